@@ -1,0 +1,1 @@
+"""What the world is: models, hardware, engine versions."""
