@@ -1,0 +1,1 @@
+"""What lets the rack's engines run on a laptop without GPU: packages, workarounds, tiny models. Never used on a GPU."""
