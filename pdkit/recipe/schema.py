@@ -230,6 +230,8 @@ class InfraSpec(Spec):
 
     discovery: Literal["etcd", "file"] = "etcd"
     """`etcd` (with NATS) on a cluster; `file` needs no server and suits one machine."""
+    image: str | None = None
+    """Container image that holds `etcd` and `nats-server`; without one they are taken from the node's PATH."""
     frontends: Positive = 1
     """Dynamo frontends, on the first nodes."""
     http_port: Annotated[int, Field(ge=1024, le=65535, strict=True)] = 8000

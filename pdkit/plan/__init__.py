@@ -1,0 +1,1 @@
+"""Everything decided, with the reason for each decision; pure."""

@@ -1,0 +1,94 @@
+"""The plan as plain data with stable keys (`schema: 1`): `plan.json` and `pdkit plan --json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from pdkit.errors import Finding
+from pdkit.plan.decision import Decision
+from pdkit.plan.plan import Plan, RolePlan
+
+SCHEMA = 1
+
+
+def plan_data(plan: Plan, findings: Iterable[Finding]) -> dict[str, Any]:
+    """Everything that a script or a person reads of a plan."""
+    workload = plan.recipe.workload
+    return {
+        "schema": SCHEMA,
+        "recipe": plan.recipe.name,
+        "digest": plan.digest,
+        "model": plan.model.name,
+        "hardware": plan.hardware.name,
+        "gpus": plan.gpus,
+        "nodes": plan.nodes,
+        "gpus_allocated": plan.nodes * plan.hardware.gpus_per_node,
+        "workload": {"isl": workload.isl, "osl": workload.osl, "concurrency": workload.concurrency},
+        "block_size": {
+            "agreed": plan.agreed_block_size,
+            "natural": {role: one.shape.natural_block_size for role, one in plan.roles.items()},
+            "effective": {role: one.block_size.value for role, one in plan.roles.items()},
+            "pinned": all(one.requested_block_size is not None for one in plan.roles.values()),
+            "reason": plan.block_size_reason,
+        },
+        "roles": {role: _role(one) for role, one in plan.roles.items()},
+        "placement": [
+            {
+                "node": process.node,
+                "role": process.role,
+                "endpoint": process.endpoint,
+                "gpus": list(process.gpus),
+                "ranks": list(process.ranks),
+                "name": process.name,
+                "headless": process.headless,
+            }
+            for process in plan.placement
+        ],
+        "ports": [asdict(port) for port in plan.ports],
+        "network": {
+            "kv_transfer_mib_per_request": plan.kv_transfer_mib_per_request,
+            **{role: asdict(one.network) for role, one in plan.roles.items()},
+        },
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _role(role: RolePlan) -> dict[str, Any]:
+    sizing, layout = role.sizing, role.layout
+    length = sizing.max_model_len.value
+    decisions: dict[str, Decision[Any]] = {
+        "max_model_len": sizing.max_model_len,
+        "max_num_seqs": sizing.max_num_seqs,
+        "max_num_batched_tokens": sizing.max_num_batched_tokens,
+        "max_cudagraph_capture_size": sizing.max_cudagraph_capture_size,
+        "cudagraph_mode": sizing.cudagraph_mode,
+        "block_size": role.block_size,
+        "kv_cache_dtype": role.kv_cache_dtype,
+        "ssm_dtype": role.ssm_dtype,
+    }
+    return {
+        "topology": str(role.topology),
+        "endpoints": role.endpoints,
+        "ranks": role.ranks,
+        "gpus_per_endpoint": role.topology.gpus,
+        "mtp": role.mtp,
+        **{name: decision.value for name, decision in decisions.items()},
+        "cudagraph_graphs": len(sizing.capture_sizes(role.mtp)),
+        "page_bytes": layout.page_bytes,
+        "kv": {
+            "bytes_per_token_per_layer": role.shape.attention_bytes_per_token,
+            "state_bytes_per_layer": role.shape.state_bytes_per_layer,
+            "full_attention_layers": layout.full_attention_layers,
+            "gdn_layers": layout.gdn_layers,
+            "group_layers": layout.group_layers,
+            "groups": {"attention": layout.attention_groups, "gdn": layout.gdn_groups},
+            "blocks_per_request": layout.blocks_per_request(length),
+            "request_mib_per_gpu": round(layout.request_mib(length), 2),
+            "padding_pct": round(role.shape.padding_pct(layout.block_size), 2),
+        },
+        "memory": asdict(role.memory) if role.memory else None,
+        "max_concurrency": asdict(role.max_concurrency) if role.max_concurrency else None,
+        "decisions": {name: {"by": one.by, "reason": one.reason} for name, one in decisions.items()},
+    }

@@ -1,0 +1,314 @@
+"""`make_plan`: one recipe to everything that is decided, each decision with its reason. Pure: same recipe, same plan."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from pdkit.errors import RecipeError
+from pdkit.facts.hardware import HardwareFacts, hardware_facts
+from pdkit.facts.models import ModelFacts, model_facts
+from pdkit.plan import blocks, dtypes, kv, memory, network, placement, ports, sizing
+from pdkit.plan.decision import Decision, decide
+from pdkit.recipe.load import Loaded
+from pdkit.recipe.schema import HardwareSpec, KvTransfer, Recipe, Role, RoleSpec
+from pdkit.recipe.source import Source
+from pdkit.recipe.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxConcurrency:
+    """How many requests fit, and what binds first."""
+
+    per_rank: float
+    """Requests of max-model-len that the KV cache of one rank holds."""
+    total: float
+    """The same over all ranks of the role."""
+    seats: int
+    """max-num-seqs x ranks of the role."""
+    article_per_engine: float | None
+    """KV cache of one GPU over one unsharded request: what the Qwen3.8 article calls requests per engine."""
+    bound_by: str
+    """`KV`, `max-num-seqs`, `graphs` or `concurrency`."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolePlan:
+    """Everything decided for the endpoints of one role."""
+
+    role: Role
+    topology: Topology
+    endpoints: int
+    settings: RoleSpec
+    """The recipe's settings with `common` merged in."""
+    mtp: int
+    model_path: str
+    dtype: Decision[str]
+    kv_cache_dtype: Decision[str]
+    ssm_dtype: Decision[str]
+    conv_state_layout: str | None
+    kv_transfer: KvTransfer | None
+    sizing: sizing.Sizing
+    shape: blocks.CacheShape
+    block_size: Decision[int]
+    """What the engine will really use."""
+    requested_block_size: int | None
+    """What `--block-size` says; None when it is left to vLLM."""
+    layout: kv.KvLayout
+    memory: memory.Memory | None
+    max_concurrency: MaxConcurrency | None
+    network: network.RoleNetwork
+
+    @property
+    def ranks(self) -> int:
+        """DP ranks of one endpoint."""
+        return self.topology.dp
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole role."""
+        return self.topology.gpus * self.endpoints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A recipe with everything decided."""
+
+    recipe: Recipe
+    digest: str
+    """sha256 over the recipe and the facts it stands on."""
+    model: ModelFacts
+    hardware: HardwareFacts
+    roles: dict[Role, RolePlan]
+    agreed_block_size: int | None
+    """The size pinned on every role; None when nothing is pinned."""
+    block_size_reason: str
+    placement: tuple[placement.Process, ...]
+    placement_fault: str
+    """Why the endpoints cannot be placed; empty when they can."""
+    process_ports: dict[str, ports.ProcessPorts]
+    ports: tuple[ports.Port, ...]
+    kv_transfer_mib_per_request: float | None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that engines use."""
+        return sum(role.gpus for role in self.roles.values())
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the job."""
+        return 1 + max((process.node for process in self.placement), default=-1)
+
+
+def make_plan(loaded: Loaded) -> Plan:
+    """Plan one recipe.
+
+    Raises RecipeError: PD112 and PD114 for unknown facts, PD113 for a model config that lacks a field, PD115 for a
+    dtype whose width is unknown.
+    """
+    recipe, source = loaded.recipe, loaded.source
+    model = model_facts(recipe.model.facts, source.at(("model", "facts")))
+    hardware = _hardware(recipe.hardware, source)
+    drafts = {role: _draft(loaded, role, model, hardware) for role in recipe.roles()}
+    agreed, why = _agree(drafts)
+    roles = {role: _finish(draft, agreed, recipe, model, hardware) for role, draft in drafts.items()}
+    topologies = {role: plan.topology for role, plan in roles.items()}
+    fault, processes = "", []
+    try:
+        processes = placement.place(
+            [(role, plan.topology, plan.endpoints) for role, plan in roles.items()], hardware.gpus_per_node
+        )
+    except placement.DoesNotSpreadError as error:
+        fault = str(error)
+    process_ports = ports.assign_ports(processes, topologies)
+    decode = roles.get("decode")
+    return Plan(
+        recipe=recipe,
+        digest=_digest(recipe, model, hardware),
+        model=model,
+        hardware=hardware,
+        roles=roles,
+        agreed_block_size=agreed,
+        block_size_reason=why,
+        placement=tuple(processes),
+        placement_fault=fault,
+        process_ports=process_ports,
+        ports=tuple(ports.listening(processes, topologies, process_ports, recipe.infra)),
+        kv_transfer_mib_per_request=decode
+        and network.transfer_mib_per_request(decode.layout, decode.topology, recipe.workload.isl),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """A role before the block size is agreed."""
+
+    role: Role
+    spec: RoleSpec
+    mtp: int
+    dtype: Decision[str]
+    kv_cache_dtype: Decision[str]
+    ssm_dtype: Decision[str]
+    conv_dtype: str
+    sizing: sizing.Sizing
+    shape: blocks.CacheShape
+
+
+def _hardware(spec: HardwareSpec, source: Source) -> HardwareFacts:
+    facts = hardware_facts(spec.facts, source.at(("hardware",)))
+    changed = {key: getattr(spec, key) for key in ("nodes", "gpus_per_node", "gpu_memory_gib")}
+    values = {name: getattr(facts, name) for name in facts.__dataclass_fields__}
+    return HardwareFacts(**{**values, **{key: value for key, value in changed.items() if value is not None}})
+
+
+def _draft(loaded: Loaded, role: Role, model: ModelFacts, hardware: HardwareFacts) -> _Draft:
+    recipe = loaded.recipe
+    spec = recipe.settings(role)
+    mtp = spec.mtp
+    if mtp is None:
+        mtp = (recipe.settings("decode").mtp if role == "prefill" else None) or 0
+    dtype = _dtype(loaded, role, "dtype", spec.dtype, model.dtype)
+    kv_dtype = _dtype(loaded, role, "kv_cache_dtype", spec.kv_cache_dtype, dtype.value)
+    conv = _dtype(loaded, role, "mamba_cache_dtype", spec.mamba_cache_dtype, dtype.value)
+    ssm_auto = model.ssm_dtype or conv.value
+    ssm = _dtype(loaded, role, "mamba_ssm_cache_dtype", spec.mamba_ssm_cache_dtype, ssm_auto)
+    tp = spec.topology.tp
+    shape = blocks.CacheShape(
+        attention_bytes_per_token=blocks.attention_bytes_per_token(model, tp, kv_dtype.value),
+        state_bytes_per_layer=blocks.state_bytes_per_layer(model, tp, mtp, conv.value, ssm.value),
+        default_block_size=hardware.default_block_size,
+    )
+    prefill = role == "prefill" or (role == "agg" and spec.sized_for == "prefill")
+    sized = sizing.size_role(
+        spec, recipe.workload, prefill=prefill, mtp=mtp, capture_cap=hardware.default_max_capture
+    )
+    return _Draft(
+        role=role, spec=spec, mtp=mtp, dtype=dtype, kv_cache_dtype=kv_dtype, ssm_dtype=ssm, conv_dtype=conv.value,
+        sizing=sized, shape=shape,
+    )  # fmt: skip
+
+
+def _dtype(loaded: Loaded, role: Role, name: str, given: str | None, auto: str) -> Decision[str]:
+    """The resolved dtype; its reason keeps the string that vLLM is given, which NIXL compares literally."""
+    resolved = dtypes.resolve(given or "auto", auto)
+    if resolved not in dtypes.BYTES:
+        where = (role, name) if (role, name) in loaded.source.values else ("common", name)
+        known = ", ".join(sorted(dtypes.BYTES))
+        message = f"`{resolved}` is not a dtype whose width pdkit knows"
+        raise RecipeError(message, at=loaded.source.at(where), fix=f"known: {known}", code="PD115")
+    return Decision(resolved, "recipe" if given else "vllm", given or "auto")
+
+
+def _agree(drafts: dict[Role, _Draft]) -> tuple[int | None, str]:
+    """The block size to pin on every role, and why; None when a role stands alone or asks for its own."""
+    wishes = {role: draft.spec.block_size or "auto" for role, draft in drafts.items()}
+    if any(wish != "auto" for wish in wishes.values()):
+        return None, "set by the recipe: " + ", ".join(f"{role} {wish}" for role, wish in wishes.items())
+    natural = {role: draft.shape.natural_block_size for role, draft in drafts.items()}
+    text = ", ".join(f"{role} {size}" for role, size in natural.items())
+    if len(drafts) == 1:
+        return None, f"one role, nothing to agree on; vLLM settles on {text}"
+    agreed = blocks.agreed_block_size([draft.shape for draft in drafts.values()])
+    if len(set(natural.values())) == 1:
+        return agreed, f"both roles settle on {agreed} by themselves; pinned so that it stays so"
+    return agreed, f"natural sizes differ ({text}); {agreed} is the smallest that holds the state on both roles"
+
+
+def _block_size(draft: _Draft, agreed: int | None) -> tuple[Decision[int], int | None]:
+    """(what the engine will use, what `--block-size` says)."""
+    wish = draft.spec.block_size or "auto"
+    natural = draft.shape.natural_block_size
+    if agreed is not None:
+        return Decision(agreed, "pdkit", f"agreed on both roles; natural {natural}"), agreed
+    if isinstance(wish, int):
+        used = draft.shape.resolved_block_size(wish)
+        note = "set by the recipe" if used == wish else f"the recipe says {wish}; vLLM raises it to hold the GDN state"
+        return Decision(used, "recipe", note), wish
+    return Decision(natural, "vllm", "vLLM's own choice"), None
+
+
+def _finish(draft: _Draft, agreed: int | None, recipe: Recipe, model: ModelFacts, hardware: HardwareFacts) -> RolePlan:
+    spec, topology = draft.spec, draft.spec.topology
+    block, requested = _block_size(draft, agreed)
+    layout = kv.kv_layout(
+        model, draft.shape, block.value, mtp=draft.mtp, pp=topology.pp, align=bool(spec.prefix_caching)
+    )
+    budget = memory.plan_memory(
+        model, hardware, topology, draft.mtp, draft.sizing,
+        utilization=spec.gpu_memory_utilization, kv_cache_gib=spec.kv_cache_memory_gib,
+        weights_gib=recipe.model.weights_gib,
+    )  # fmt: skip
+    transfer = _kv_transfer(draft)
+    layout_default = "DS" if model.hybrid and transfer is not None else None
+    return RolePlan(
+        role=draft.role,
+        topology=topology,
+        endpoints=spec.endpoints,
+        settings=spec,
+        mtp=draft.mtp,
+        model_path=spec.model_path or recipe.model.path,
+        dtype=draft.dtype,
+        kv_cache_dtype=draft.kv_cache_dtype,
+        ssm_dtype=draft.ssm_dtype,
+        conv_state_layout=decide(spec.conv_state_layout, layout_default, "NIXL on a hybrid model needs DS").value,
+        kv_transfer=transfer,
+        sizing=draft.sizing,
+        shape=draft.shape,
+        block_size=block,
+        requested_block_size=requested,
+        layout=layout,
+        memory=budget,
+        max_concurrency=_max_concurrency(draft, layout, budget, recipe, model, hardware) if budget else None,
+        network=network.role_network(model, topology),
+    )
+
+
+def _kv_transfer(draft: _Draft) -> KvTransfer | None:
+    if draft.spec.kv_transfer == "none":
+        return None
+    return draft.spec.kv_transfer or (None if draft.role == "agg" else KvTransfer())
+
+
+def _max_concurrency(
+    draft: _Draft, layout: kv.KvLayout, budget: memory.Memory, recipe: Recipe, model: ModelFacts, hardware: HardwareFacts
+) -> MaxConcurrency:
+    length = draft.sizing.max_model_len.value
+    per_rank = max(0.0, layout.max_concurrency(budget.kv_cache_gib, length))
+    ranks = draft.spec.topology.dp * draft.spec.endpoints
+    seqs = draft.sizing.max_num_seqs.value
+    limits = {"KV": per_rank * ranks, "max-num-seqs": float(seqs * ranks)}
+    widest = max(draft.sizing.capture_sizes(draft.mtp), default=0)
+    if widest and draft.sizing.cudagraph_mode.value.startswith("FULL"):
+        limits["graphs"] = float(widest // (1 + draft.mtp) * ranks)
+    limits["concurrency"] = float(max(recipe.workload.concurrency))
+    bound_by = min(limits, key=lambda name: (limits[name], name != "concurrency"))
+    reasons = {
+        "KV": f"the KV cache holds {per_rank:.2f} requests of {length} tokens per rank",
+        "max-num-seqs": f"max-num-seqs {seqs} x {ranks} ranks",
+        "graphs": f"captured graphs end at {widest} tokens",
+        "concurrency": "the load asks for no more",
+    }
+    return MaxConcurrency(
+        per_rank=round(per_rank, 2),
+        total=round(per_rank * ranks, 2),
+        seats=seqs * ranks,
+        article_per_engine=_article_count(draft, budget, model, hardware) if model.hybrid else None,
+        bound_by=bound_by,
+        reason=reasons[bound_by],
+    )
+
+
+def _article_count(draft: _Draft, budget: memory.Memory, model: ModelFacts, hardware: HardwareFacts) -> float:
+    token = blocks.attention_bytes_per_token(model, 1, draft.kv_cache_dtype.value)
+    state = blocks.state_bytes_per_layer(model, 1, 0, draft.conv_dtype, draft.ssm_dtype.value)
+    length = draft.sizing.max_model_len.value
+    mib = kv.unsharded_request_mib(model, length, hardware.default_block_size, token, state)
+    return round(max(0.0, budget.kv_cache_gib) * 1024 / mib, 1)
+
+
+def _digest(recipe: Recipe, model: ModelFacts, hardware: HardwareFacts) -> str:
+    text = json.dumps([recipe.model_dump(mode="json"), repr(model), repr(hardware)], sort_keys=True)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,313 @@
+"""From a plan to the exact commands of every process. The local launcher and the Slurm scripts both start these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pdkit.plan.decision import Decision
+from pdkit.plan.placement import Process
+from pdkit.plan.plan import Plan, RolePlan
+from pdkit.plan.ports import ETCD, ETCD_PEER, NATS, ProcessPorts
+from pdkit.recipe.owned import flag_name
+from pdkit.recipe.schema import KvTransfer
+from pdkit.render.text import Address, RunFolder, Value, join
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag with its value (None for a bare one) and why it is there."""
+
+    name: str
+    value: Value | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable and why it is set."""
+
+    name: str
+    value: Value
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One process: where it runs, what it is, and everything it is told."""
+
+    name: str
+    node: int
+    kind: str
+    """`etcd`, `nats`, `frontend` or `worker`."""
+    program: tuple[str, ...]
+    flags: tuple[Flag, ...]
+    env: tuple[Variable, ...]
+    headline: str
+    """What this process is, in one sentence."""
+
+    def argv(self) -> list[Value]:
+        """The command line in order."""
+        words: list[Value] = list(self.program)
+        for flag in self.flags:
+            words += [flag.name] if flag.value is None else [flag.name, flag.value]
+        return words
+
+
+PYTHON = "python3"
+
+
+def commands(plan: Plan) -> list[Command]:
+    """Every process of the deployment, in the order in which they are started."""
+    return [*_infra(plan), *_frontends(plan), *(_worker(plan, process) for process in plan.placement)]
+
+
+def served_name(plan: Plan) -> str:
+    """The name by which clients ask for the model."""
+    return plan.recipe.model.served_name or plan.recipe.model.path.rstrip("/").rsplit("/", 1)[-1]
+
+
+def discovery(plan: Plan) -> tuple[Variable, ...]:
+    """How Dynamo's parts find each other."""
+    if plan.recipe.infra.discovery == "file":
+        return (
+            Variable("DYN_DISCOVERY_BACKEND", "file", "workers register in a folder, no server needed"),
+            Variable("DYN_FILE_KV", join(RunFolder(), "/discovery"), "the folder, on a file system all nodes share"),
+            Variable("DYN_REQUEST_PLANE", "tcp", "requests go straight to the worker"),
+            Variable("DYN_EVENT_PLANE", "zmq", "no NATS needed"),
+        )
+    return (
+        Variable("ETCD_ENDPOINTS", join("http://", Address(0), f":{ETCD}"), "workers register in etcd"),
+        Variable("NATS_SERVER", join("nats://", Address(0), f":{NATS}"), "events travel over NATS"),
+        Variable("DYN_REQUEST_PLANE", "tcp", "requests go straight to the worker"),
+    )
+
+
+def _infra(plan: Plan) -> Iterator[Command]:
+    if plan.recipe.infra.discovery != "etcd":
+        return
+    why = "only this cluster's addresses"
+    yield Command(
+        name="etcd",
+        node=0,
+        kind="etcd",
+        program=("etcd",),
+        flags=(
+            Flag("--data-dir", join(RunFolder(), "/etcd"), "thrown away with the run"),
+            Flag("--listen-client-urls", join("http://", Address(0), f":{ETCD}"), why),
+            Flag("--advertise-client-urls", join("http://", Address(0), f":{ETCD}"), why),
+            Flag("--listen-peer-urls", join("http://", Address(0), f":{ETCD_PEER}"), why),
+            Flag("--initial-advertise-peer-urls", join("http://", Address(0), f":{ETCD_PEER}"), why),
+            Flag("--initial-cluster", join("default=http://", Address(0), f":{ETCD_PEER}"), "a cluster of one"),
+        ),
+        env=(),
+        headline="etcd: where Dynamo's workers register.",
+    )
+    yield Command(
+        name="nats",
+        node=0,
+        kind="nats",
+        program=("nats-server",),
+        flags=(
+            Flag("--jetstream", None, "Dynamo keeps its event streams there"),
+            Flag("--store_dir", join(RunFolder(), "/nats"), "thrown away with the run"),
+            Flag("--addr", Address(0), why),
+            Flag("--port", str(NATS), "NATS's own port"),
+        ),
+        env=(),
+        headline="NATS: Dynamo's event plane.",
+    )
+
+
+def _frontends(plan: Plan) -> Iterator[Command]:
+    nodes = sorted({process.node for process in plan.placement})
+    for number, node in zip(range(plan.recipe.infra.frontends), nodes, strict=False):
+        yield Command(
+            name=f"frontend{number}",
+            node=node,
+            kind="frontend",
+            program=(PYTHON, "-m", "dynamo.frontend"),
+            flags=(
+                Flag("--http-host", Address(node), "this cluster's address, not every interface"),
+                Flag("--http-port", str(plan.recipe.infra.http_port), "infra.http_port of the recipe"),
+            ),
+            env=(*discovery(plan), *_own_address(node)),
+            headline="Dynamo's frontend: OpenAI API in, prefill then decode behind it.",
+        )
+
+
+def _own_address(node: int) -> tuple[Variable, ...]:
+    return (
+        Variable("DYN_TCP_RPC_HOST", Address(node), "advertise this node's address on hosts with several"),
+        Variable("DYN_TCP_RESPONSE_STREAM_HOST", Address(node), "the same for answers"),
+        Variable("DYN_EVENT_PLANE_HOST", Address(node), "the same for events"),
+    )
+
+
+def _worker(plan: Plan, process: Process) -> Command:
+    role, mine = plan.roles[process.role], plan.process_ports[process.name]
+    part = f", node {process.index + 1} of {process.processes}" if process.processes > 1 else ""
+    ranks = ", ".join(map(str, process.ranks))
+    return Command(
+        name=process.name,
+        node=process.node,
+        kind="worker",
+        program=(PYTHON, "-m", "dynamo.vllm"),
+        flags=tuple(_worker_flags(plan, role, process, mine)),
+        env=tuple(_worker_env(plan, role, process, mine)),
+        headline=f"{role.role} endpoint {process.endpoint} ({role.topology}){part}: DP rank {ranks}, "
+        f"GPUs {', '.join(map(str, process.gpus))}{', headless' if process.headless else ''}.",
+    )
+
+
+def _worker_env(plan: Plan, role: RolePlan, process: Process, mine: ProcessPorts) -> Iterator[Variable]:
+    yield from discovery(plan)
+    yield from _own_address(process.node)
+    yield Variable("VLLM_HOST_IP", Address(process.node), "ranks find each other on this address")
+    if role.kv_transfer:
+        yield Variable("VLLM_NIXL_SIDE_CHANNEL_HOST", Address(process.node), "decode asks for KV metadata here")
+        yield Variable(
+            "VLLM_NIXL_SIDE_CHANNEL_PORT", str(mine.side_channel), f"base; {role.topology.gpus} ports kept free"
+        )
+    if role.conv_state_layout:
+        yield Variable("VLLM_SSM_CONV_STATE_LAYOUT", role.conv_state_layout, "NIXL reads GDN conv states dim-first")
+    if not process.headless:
+        yield Variable("DYN_SYSTEM_PORT", str(mine.system), "health and metrics of this worker")
+        yield Variable("DYN_VLLM_KV_EVENT_PORT", str(mine.kv_event), "unique on this node")
+    if plan.hardware.device == "cuda" and len(process.gpus) < plan.hardware.gpus_per_node:
+        gpus = ",".join(map(str, process.gpus))
+        yield Variable("CUDA_VISIBLE_DEVICES", gpus, "this process shares the node with others")
+    for name, value in role.settings.env.items():
+        yield Variable(name, _plain(value), "env of the recipe")
+
+
+def _worker_flags(plan: Plan, role: RolePlan, process: Process, mine: ProcessPorts) -> Iterator[Flag]:
+    recipe = plan.recipe
+    path: Value = role.model_path
+    yield Flag("--model", path, "model.path: the same string on every role, NIXL compares it")
+    if recipe.model.revision:
+        yield Flag("--revision", recipe.model.revision, "model.revision")
+    yield Flag("--served-model-name", served_name(plan), "name for clients")
+    if role.role != "agg":
+        yield Flag("--disaggregation-mode", role.role, "role of this endpoint")
+    yield from _parallel_flags(role, process, mine)
+    if role.requested_block_size is not None:
+        yield Flag("--block-size", str(role.requested_block_size), _block_reason(plan, role))
+    yield from _cache_flags(role)
+    yield from _size_flags(role)
+    if role.mtp:
+        config = {"method": "mtp", "num_speculative_tokens": role.mtp}
+        yield Flag("--speculative-config", json.dumps(config), f"MTP {role.mtp}, the same on both roles")
+    if role.kv_transfer:
+        yield Flag("--kv-transfer-config", json.dumps(kv_transfer_config(role, role.kv_transfer)), "KV over NIXL")
+    for name, value in role.settings.args.items():
+        if flag_name(name) != "compilation-config":
+            yield _free_flag(name, value)
+
+
+def _block_reason(plan: Plan, role: RolePlan) -> str:
+    return plan.block_size_reason if plan.agreed_block_size else role.block_size.reason
+
+
+def _parallel_flags(role: RolePlan, process: Process, mine: ProcessPorts) -> Iterator[Flag]:
+    topology, nodes = role.topology, process.processes
+    yield Flag("--tensor-parallel-size", str(topology.tp), f"topology {topology}")
+    if topology.pp > 1:
+        yield Flag("--pipeline-parallel-size", str(topology.pp), f"topology {topology}")
+    if topology.dp > 1:
+        yield Flag("--data-parallel-size", str(topology.dp), f"topology {topology}")
+    if topology.ep:
+        yield Flag("--enable-expert-parallel", None, f"experts over {topology.ep_size} GPUs")
+    if mine.master is not None:
+        yield Flag("--nnodes", str(nodes), f"a rank is {topology.gpus_per_rank} GPUs, more than one node has")
+        yield Flag("--node-rank", str(process.index), "this node's place in the endpoint")
+        yield Flag("--master-addr", Address(process.leader_node), "the endpoint's first node")
+        yield Flag("--master-port", str(mine.master), "rendezvous of the ranks")
+    elif topology.dp > 1:
+        yield Flag("--data-parallel-size-local", str(len(process.ranks)), "ranks on this node")
+        yield Flag("--data-parallel-start-rank", str(process.ranks[0]), "first of them")
+        yield Flag("--data-parallel-hybrid-lb", None, "each node registers its own ranks with Dynamo")
+    if mine.dp_rpc is not None:
+        yield Flag("--data-parallel-address", Address(process.leader_node), "the endpoint's first node")
+        yield Flag("--data-parallel-rpc-port", str(mine.dp_rpc), "DP coordinator")
+    if process.headless:
+        yield Flag("--headless", None, "its rank is served by the endpoint's first node")
+
+
+def _cache_flags(role: RolePlan) -> Iterator[Flag]:
+    settings = role.settings
+    for flag, value, why in (
+        ("--dtype", settings.dtype, "model dtype"),
+        ("--kv-cache-dtype", settings.kv_cache_dtype, "attention KV cache"),
+        ("--mamba-cache-dtype", settings.mamba_cache_dtype, "GDN convolution state"),
+        ("--mamba-ssm-cache-dtype", settings.mamba_ssm_cache_dtype, "GDN recurrent state"),
+    ):
+        if value is not None:
+            yield Flag(flag, value, f"{why}: the same on both roles")
+    if settings.prefix_caching:
+        yield Flag("--enable-prefix-caching", None, "set by the recipe")
+    else:
+        yield Flag("--no-enable-prefix-caching", None, "every block of a prompt must come from prefill")
+    if settings.gpu_memory_utilization is not None:
+        yield Flag("--gpu-memory-utilization", str(settings.gpu_memory_utilization), "set by the recipe")
+    if settings.kv_cache_memory_gib is not None:
+        size = int(settings.kv_cache_memory_gib * 2**30)
+        yield Flag("--kv-cache-memory-bytes", str(size), f"{settings.kv_cache_memory_gib} GiB")
+
+
+def _size_flags(role: RolePlan) -> Iterator[Flag]:
+    sizing = role.sizing
+    for flag, decision in (
+        ("--max-model-len", sizing.max_model_len),
+        ("--max-num-seqs", sizing.max_num_seqs),
+        ("--max-num-batched-tokens", sizing.max_num_batched_tokens),
+        ("--max-cudagraph-capture-size", sizing.max_cudagraph_capture_size),
+    ):
+        if decision.by != "vllm" and decision.value:
+            yield Flag(flag, str(decision.value), decision.reason)
+    if role.settings.enforce_eager:
+        yield Flag("--enforce-eager", None, "no CUDA graphs, set by the recipe")
+    compilation = _compilation_config(role, sizing.cudagraph_mode)
+    if compilation:
+        yield Flag("--compilation-config", json.dumps(compilation), sizing.cudagraph_mode.reason)
+
+
+def _compilation_config(role: RolePlan, mode: Decision[str]) -> dict[str, Any]:
+    config: dict[str, Any] = {} if mode.value == "NONE" else {"cudagraph_mode": mode.value}
+    for name, value in role.settings.args.items():
+        if flag_name(name) == "compilation-config":
+            config |= json.loads(value) if isinstance(value, str) else dict(value)  # type: ignore[call-overload]
+    return config
+
+
+def kv_transfer_config(role: RolePlan, transfer: KvTransfer) -> dict[str, Any]:
+    """The JSON of `--kv-transfer-config`."""
+    by_role = {"prefill": "kv_producer", "decode": "kv_consumer"}.get(role.role, "kv_both")
+    config: dict[str, Any] = {
+        "kv_connector": transfer.connector,
+        "kv_role": by_role if transfer.kv_role == "by_role" else "kv_both",
+        "kv_load_failure_policy": transfer.load_failure_policy,
+    }
+    if transfer.buffer_device:
+        config["kv_buffer_device"] = transfer.buffer_device
+    return config | ({"kv_connector_extra_config": transfer.extra} if transfer.extra else {})
+
+
+def _free_flag(name: str, value: Any) -> Flag:
+    flag = "--" + name.strip().lstrip("-").replace("_", "-")
+    why = "args of the recipe"
+    if "." in name:
+        return Flag("--" + name.strip().lstrip("-"), _plain(value), why)  # a dotted boolean needs its value written out
+    if value is True:
+        return Flag(flag, None, why)
+    if value is False:
+        return Flag(flag.replace("--no-", "--") if flag.startswith("--no-") else flag.replace("--", "--no-", 1), None, why)
+    return Flag(flag, _plain(value), why)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        return json.dumps(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,65 @@
+"""The run folder: everything that was asked and decided, and what runs, in one place, written atomically."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from pdkit.errors import Finding, UsageError
+from pdkit.files import to_json, write_text
+from pdkit.plan.contract import plan_data
+from pdkit.plan.plan import Plan
+from pdkit.recipe.source import Source
+from pdkit.render.bundle import bundle
+from pdkit.render.lock import lock_data
+from pdkit.render.script import scripts
+
+EXECUTABLE = (".sh", ".sbatch")
+
+
+def rendered_files(plan: Plan, source: Source, findings: Iterable[Finding]) -> dict[str, str]:
+    """All text files of the run folder by their path; same recipe, same bytes."""
+    recipe_text = yaml.safe_dump(source.data, sort_keys=False, allow_unicode=True, width=120)
+    return {
+        "recipe.yaml": recipe_text,
+        "plan.json": to_json(plan_data(plan, findings)),
+        "lock.json": to_json(lock_data(plan, recipe_text)),
+        **scripts(plan),
+    }
+
+
+def write_run_folder(folder: Path, plan: Plan, source: Source, findings: Iterable[Finding]) -> None:
+    """Write the run folder as a whole: it appears complete or not at all.
+
+    Raises UsageError when `folder` exists and is not empty.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is there already", fix="choose another folder with -o, or remove it")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        for name, text in rendered_files(plan, source, findings).items():
+            write_text(building / name, text, mode=0o755 if name.endswith(EXECUTABLE) else 0o644)
+        (building / "pdkit.zip").write_bytes(bundle())
+        for name in ("logs", "points"):
+            (building / name).mkdir()
+        building.chmod(0o755)
+        if folder.exists():
+            folder.rmdir()
+        building.replace(folder)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+
+
+def next_run_folder(parent: Path, plan: Plan) -> Path:
+    """`<recipe>-<digest8>-<n>` with the first n that is free."""
+    stem = f"{plan.recipe.name}-{plan.digest.removeprefix('sha256:')[:8]}"
+    taken = set(os.listdir(parent)) if parent.is_dir() else set()  # noqa: PTH208  (names only, one call)
+    number = next(n for n in range(1, 10**6) if f"{stem}-{n}" not in taken)
+    return parent / f"{stem}-{number}"

@@ -1,0 +1,48 @@
+"""What a run stands on: the sha256 of the recipe, of every fact file and template, and pdkit's version."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pdkit import __version__
+from pdkit.paths import facts_folder, shipped
+from pdkit.plan.plan import Plan
+
+_KINDS = ("models", "hardware", "vllm")
+
+
+def sha256(data: bytes) -> str:
+    """`sha256:…` of some bytes."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def lock_data(plan: Plan, recipe_text: str) -> dict[str, Any]:
+    """The content of `lock.json`; its `digest` covers all the rest."""
+    facts = {
+        f"{kind}/{path.name}": sha256(path.read_bytes())
+        for kind in _KINDS
+        for path in sorted(facts_folder(kind).iterdir())
+        if path.suffix in (".yaml", ".json") and _used(plan, kind, path)
+    }
+    templates = shipped("slurm")
+    content = {
+        "schema": 1,
+        "pdkit": __version__,
+        "recipe": sha256(recipe_text.encode()),
+        "plan": plan.digest,
+        "image": plan.recipe.engine.image,
+        "engine": {"vllm": plan.recipe.engine.vllm, "dynamo": plan.recipe.engine.dynamo},
+        "facts": facts,
+        "templates": {
+            str(path.relative_to(templates)): sha256(path.read_bytes()) for path in sorted(templates.rglob("*.j2"))
+        },
+    }
+    return {"digest": sha256(json.dumps(content, sort_keys=True).encode()), **content}
+
+
+def _used(plan: Plan, kind: str, path: Path) -> bool:
+    names = {"models": plan.model.name, "hardware": plan.hardware.name}
+    return path.stem == names.get(kind, path.stem)

@@ -1,0 +1,1 @@
+"""One function per rule, over a recipe and its plan."""

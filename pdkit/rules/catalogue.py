@@ -1,0 +1,46 @@
+"""All rules, by code, and how they are run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pdkit.errors import Finding
+from pdkit.plan.plan import Plan
+from pdkit.recipe.source import Source
+from pdkit.rules import capacity, launch, pairing
+from pdkit.rules.rule import Case, Rule
+
+RULES: tuple[Rule, ...] = (
+    pairing.block_sizes_equal,
+    pairing.block_holds_state,
+    capacity.endpoint_can_be_placed,
+    capacity.fits_rack,
+    capacity.fits_memory,
+    capacity.seats_cover_concurrency,
+    capacity.kv_holds_seats,
+    capacity.graphs_cover_batch,
+    capacity.length_fits,
+    pairing.mtp_equal,
+    pairing.kv_dtype_equal,
+    pairing.ssm_dtype_equal,
+    pairing.conv_layout,
+    pairing.connector_equal,
+    pairing.model_equal,
+    launch.flags_are_known,
+    launch.ports_are_free,
+    pairing.dtype_equal,
+    pairing.load_failure_policy,
+    capacity.step_holds_block,
+)
+
+
+def check(plan: Plan, source: Source) -> list[Finding]:
+    """Run every rule over a plan; what the recipe ignores, with its reason, comes back as info."""
+    accepted = {entry.code: entry.reason for entry in plan.recipe.ignore}
+    found = [finding for rule in RULES for finding in rule.findings(Case(plan, source))]
+    unique = list(dict.fromkeys(found))
+    return [_accept(finding, accepted[finding.code]) if finding.code in accepted else finding for finding in unique]
+
+
+def _accept(finding: Finding, reason: str) -> Finding:
+    return replace(finding, severity="info", message=f"{finding.message} [accepted: {reason}]")

