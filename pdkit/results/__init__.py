@@ -1,0 +1,1 @@
+"""Measured points, the frontier and the report."""
