@@ -30,9 +30,7 @@ class PdkitError(Exception):
 
     exit_code = 2
 
-    def __init__(
-        self, message: str, *, at: str | None = None, fix: str | None = None, code: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, at: str | None = None, fix: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.at = at
@@ -56,7 +54,9 @@ class UsageError(PdkitError):
 class RecipeError(PdkitError):
     """The recipe, or a file that it names, cannot be read as one; carries every fault that was found."""
 
-    findings: tuple[Finding, ...] = ()
+    def __init__(self, message: str, *, at: str | None = None, fix: str | None = None, code: str | None = None) -> None:
+        super().__init__(message, at=at, fix=fix, code=code)
+        self.findings: tuple[Finding, ...] = (Finding(code or "PD104", "error", message, at or "?:1:1", fix or ""),)
 
     @classmethod
     def of(cls, *findings: Finding) -> RecipeError:
@@ -66,7 +66,7 @@ class RecipeError(PdkitError):
         return error
 
     def __str__(self) -> str:
-        return "\n".join(str(finding) for finding in self.findings) or super().__str__()
+        return "\n".join(str(finding) for finding in self.findings)
 
 
 class FindingsError(PdkitError):
@@ -105,7 +105,7 @@ class MeasurementError(PdkitError):
     exit_code = 7
 
 
-class InterruptedRun(PdkitError):
+class InterruptedRunError(PdkitError):
     """A person or the scheduler interrupted the run; what was finished is kept."""
 
     exit_code = 8

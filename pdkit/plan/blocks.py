@@ -29,7 +29,7 @@ class CacheShape:
         return self.resolved_block_size(self.default_block_size)
 
     def resolved_block_size(self, requested: int) -> int:
-        """What vLLM makes of `--block-size requested`: never less, and raised to the next multiple that holds the state."""
+        """What vLLM makes of `--block-size requested`: raised to the next multiple that holds the state."""
         page = requested * self.attention_bytes_per_token
         return requested * max(1, -(-self.state_bytes_per_layer // page))
 

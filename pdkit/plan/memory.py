@@ -146,9 +146,7 @@ class _Overheads:
     reason: str
 
 
-def _overheads(
-    model: ModelFacts, rows: list[MeasuredMemory], same: list[MeasuredMemory], sizing: Sizing
-) -> _Overheads:
+def _overheads(model: ModelFacts, rows: list[MeasuredMemory], same: list[MeasuredMemory], sizing: Sizing) -> _Overheads:
     """Non-torch, activation and graph memory from the nearest measured rows, else from rough formulas."""
     tokens = sizing.max_num_batched_tokens.value
     graphs = sizing.max_cudagraph_capture_size.value > 0

@@ -40,7 +40,7 @@ def role_network(model: ModelFacts, topology: Topology) -> RoleNetwork:
 
 
 def transfer_mib_per_request(layout: KvLayout, topology: Topology, prompt_tokens: int) -> float:
-    """MiB that one request's prompt moves from prefill to decode: whole blocks, received by all GPUs of one decode rank.
+    """MiB that one request's prompt moves from prefill to decode: whole blocks, to all GPUs of a decode rank.
 
     One state block per GDN group travels; speculative state blocks are filled on decode.
     """

@@ -1,4 +1,4 @@
-"""`make_plan`: one recipe to everything that is decided, each decision with its reason. Pure: same recipe, same plan."""
+"""`make_plan`: one recipe to everything that is decided, each decision with its reason. Pure."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class MaxConcurrency:
     """Requests of max-model-len that the KV cache of one rank holds."""
     total: float
     """The same over all ranks of the role."""
+    per_rank_of_load: float
+    """Requests as long as the load's (ISL + OSL + template) that the KV cache of one rank holds."""
     seats: int
     """max-num-seqs x ranks of the role."""
     article_per_engine: float | None
@@ -182,9 +184,7 @@ def _draft(loaded: Loaded, role: Role, model: ModelFacts, hardware: HardwareFact
         default_block_size=hardware.default_block_size,
     )
     prefill = role == "prefill" or (role == "agg" and spec.sized_for == "prefill")
-    sized = sizing.size_role(
-        spec, recipe.workload, prefill=prefill, mtp=mtp, capture_cap=hardware.default_max_capture
-    )
+    sized = sizing.size_role(spec, recipe.workload, prefill=prefill, mtp=mtp, capture_cap=hardware.default_max_capture)
     return _Draft(
         role=role, spec=spec, mtp=mtp, dtype=dtype, kv_cache_dtype=kv_dtype, ssm_dtype=ssm, conv_dtype=conv.value,
         sizing=sized, shape=shape,
@@ -273,20 +273,27 @@ def _kv_transfer(draft: _Draft) -> KvTransfer | None:
 
 
 def _max_concurrency(
-    draft: _Draft, layout: kv.KvLayout, budget: memory.Memory, recipe: Recipe, model: ModelFacts, hardware: HardwareFacts
+    draft: _Draft,
+    layout: kv.KvLayout,
+    budget: memory.Memory,
+    recipe: Recipe,
+    model: ModelFacts,
+    hardware: HardwareFacts,
 ) -> MaxConcurrency:
     length = draft.sizing.max_model_len.value
     per_rank = max(0.0, layout.max_concurrency(budget.kv_cache_gib, length))
+    load = recipe.workload.request_tokens
+    of_load = max(0.0, layout.max_concurrency(budget.kv_cache_gib, load))
     ranks = draft.spec.topology.dp * draft.spec.endpoints
     seqs = draft.sizing.max_num_seqs.value
-    limits = {"KV": per_rank * ranks, "max-num-seqs": float(seqs * ranks)}
+    limits = {"KV": of_load * ranks, "max-num-seqs": float(seqs * ranks)}
     widest = max(draft.sizing.capture_sizes(draft.mtp), default=0)
     if widest and draft.sizing.cudagraph_mode.value.startswith("FULL"):
         limits["graphs"] = float(widest // (1 + draft.mtp) * ranks)
     limits["concurrency"] = float(max(recipe.workload.concurrency))
     bound_by = min(limits, key=lambda name: (limits[name], name != "concurrency"))
     reasons = {
-        "KV": f"the KV cache holds {per_rank:.2f} requests of {length} tokens per rank",
+        "KV": f"the KV cache holds {of_load:.2f} requests of {load} tokens per rank",
         "max-num-seqs": f"max-num-seqs {seqs} x {ranks} ranks",
         "graphs": f"captured graphs end at {widest} tokens",
         "concurrency": "the load asks for no more",
@@ -294,6 +301,7 @@ def _max_concurrency(
     return MaxConcurrency(
         per_rank=round(per_rank, 2),
         total=round(per_rank * ranks, 2),
+        per_rank_of_load=round(of_load, 2),
         seats=seqs * ranks,
         article_per_engine=_article_count(draft, budget, model, hardware) if model.hybrid else None,
         bound_by=bound_by,

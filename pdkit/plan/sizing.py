@@ -35,11 +35,16 @@ class Sizing:
 
 
 def size_role(spec: RoleSpec, workload: WorkloadSpec, *, prefill: bool, mtp: int, capture_cap: int) -> Sizing:
-    """Sizes of one role. `prefill`: sized for prompts, else for generation; `capture_cap`: the platform's own, 0 for none."""
+    """Sizes of one role: for prompts when `prefill`, else for generation; `capture_cap` 0 means no CUDA graphs."""
     length = _max_model_len(spec, workload)
     graphs = capture_cap > 0 and not spec.enforce_eager
+    ranks = spec.endpoints * spec.topology.dp
+    share = -(-max(workload.concurrency) // ranks)
+    shared = f"concurrency {max(workload.concurrency)} / {ranks} rank{'s' * (ranks > 1)}"
     if prefill:
         seqs = decide(spec.max_num_seqs, PREFILL_SEQS, "prompts held by one prefill rank")
+        if spec.sized_for and share > PREFILL_SEQS:
+            seqs = decide(spec.max_num_seqs, share, f"{shared}, more than the usual {PREFILL_SEQS}")
         tokens = decide(spec.max_num_batched_tokens, 2 * workload.isl, f"two prompts per step: 2 x ISL {workload.isl}")
         mode = "PIECEWISE"
         natural = default_max_capture(seqs.value, mtp, capture_cap, tokens.value) if graphs else 0
@@ -47,10 +52,7 @@ def size_role(spec: RoleSpec, workload: WorkloadSpec, *, prefill: bool, mtp: int
         if spec.max_cudagraph_capture_size is not None:
             capture = decide(spec.max_cudagraph_capture_size, natural, "vLLM's default")
     else:
-        ranks = spec.endpoints * spec.topology.dp
-        share = -(-max(workload.concurrency) // ranks)
-        text = f"concurrency {max(workload.concurrency)} / {ranks} rank{'s' * (ranks > 1)} + {SPARE_SEQS} spare"
-        seqs = decide(spec.max_num_seqs, share + SPARE_SEQS, text)
+        seqs = decide(spec.max_num_seqs, share + SPARE_SEQS, f"{shared} + {SPARE_SEQS} spare")
         batch = seqs.value * (1 + mtp)
         text = f"the graph that holds max-num-seqs {seqs.value} x (1 + MTP {mtp}) = {batch}"
         capture = decide(spec.max_cudagraph_capture_size, covering_capture(batch, mtp) if graphs else 0, text)
@@ -68,6 +70,6 @@ def size_role(spec: RoleSpec, workload: WorkloadSpec, *, prefill: bool, mtp: int
 
 
 def _max_model_len(spec: RoleSpec, workload: WorkloadSpec) -> Decision[int]:
-    need = workload.isl + workload.osl + workload.template_tokens
+    need = workload.request_tokens
     text = f"ISL {workload.isl} + OSL {workload.osl} + template {workload.template_tokens}, up to a multiple of 1024"
     return decide(spec.max_model_len, -(-need // 1024) * 1024, text)

@@ -1,4 +1,4 @@
-"""From a recipe file to checked `Recipe`s: every fault is reported at once, each with its place and the nearest name."""
+"""From a recipe file to checked `Recipe`s: every fault at once, each with its place and the nearest name."""
 
 from __future__ import annotations
 

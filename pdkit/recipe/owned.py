@@ -62,5 +62,5 @@ def flag_name(key: str) -> str:
 
 
 def owner_of_flag(key: str) -> str | None:
-    """Where a recipe says what this flag says, or None for a free flag. `speculative-config.method` has its parent's."""
+    """Where a recipe says what this flag says, or None for a free flag; a dotted flag has its parent's place."""
     return OWNED_FLAGS.get(flag_name(key).partition(".")[0])

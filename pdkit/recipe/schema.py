@@ -1,4 +1,4 @@
-"""What a recipe may say. Every field has a docstring: it is the reference, the editor's hover text and `docs/recipe.md`.
+"""What a recipe may say. Each field's docstring is the reference, the editor's hover text and `docs/recipe.md`.
 
 A value that is left out is decided by the plan, with a reason; a value that is given wins and is marked so.
 """
@@ -15,8 +15,8 @@ from pdkit.recipe.topology import Topology, parse_topology
 Role = Literal["prefill", "decode", "agg"]
 ROLES: tuple[Role, ...] = ("prefill", "decode", "agg")
 Scalar = bool | int | float | str
-Positive = Annotated[int, Field(ge=1, strict=True)]
-NotNegative = Annotated[int, Field(ge=0, strict=True)]
+Positive = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]
+NotNegative = Annotated[int, Field(ge=0, le=10_000_000, strict=True)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -115,7 +115,7 @@ class KvTransfer(Spec):
 class Settings(Spec):
     """Settings of an engine. Under `common:` they hold for every role; a role's own value wins."""
 
-    mtp: NotNegative | None = None
+    mtp: Annotated[int, Field(ge=0, le=64, strict=True)] | None = None
     """Speculative tokens of the model's own MTP head; 0 is off. Prefill follows decode unless it says otherwise."""
     block_size: Literal["auto", "natural"] | Positive | None = None
     """Tokens per KV block. `auto` agrees on one size and pins it on both roles; `natural` leaves vLLM to itself."""
@@ -152,7 +152,7 @@ class Settings(Spec):
     model_path: str | None = None
     """Another `--model` string for one role. NIXL then refuses every request; for tests of the checks."""
     args: dict[str, Scalar | list[Any] | dict[str, Any]] = {}
-    """More vLLM flags, without dashes: `async-scheduling: true`. `true` gives the bare flag, `false` its `--no-` form."""
+    """More vLLM flags, without dashes: `async-scheduling: true` gives the bare flag, `false` its `--no-` form."""
     env: dict[str, Scalar] = {}
     """More environment variables of the engine."""
 
@@ -162,7 +162,7 @@ class RoleSpec(Settings):
 
     topology: TopologyField
     """How one endpoint splits the model: `TP4DP2+EP`, `TP2DEP4`, `TEP8`, `DEP8`, `TP1PP6+EP`, `TP2PP2`, `TP8`."""
-    endpoints: Positive = 1
+    endpoints: Annotated[int, Field(ge=1, le=1024, strict=True)] = 1
     """Number of endpoints of this role."""
     sized_for: Literal["prefill", "decode"] | None = None
     """Only for `agg`: which sizing rule fits the load; `decode` when left out."""
@@ -179,6 +179,11 @@ class WorkloadSpec(Spec):
     """Requests in flight over the whole deployment, one point each."""
     template_tokens: NotNegative = 64
     """Tokens that the chat template may add to a prompt."""
+
+    @property
+    def request_tokens(self) -> int:
+        """Tokens of the longest request: ISL + OSL + template."""
+        return self.isl + self.osl + self.template_tokens
 
 
 class GateSpec(Spec):

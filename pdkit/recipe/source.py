@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from pdkit.errors import Finding, RecipeError
 from pdkit.recipe.yaml_marks import Document, Mark, Path, parse
 
 ReadText = Callable[[FilePath], str]
+
+MOST_RECIPES = 1000
+"""Recipes that one `matrix` may stand for."""
 
 
 @dataclass(slots=True)
@@ -109,15 +113,19 @@ def _apply_set(source: Source, text: str) -> None:
         raise RecipeError.of(Finding("PD107", "error", message, f"{name}:1:1", "for example --set decode.mtp=0"))
     value = parse(right, name)
     path = tuple(left.split("."))
-    nested: Any = value.data
-    for key in reversed(path):
-        nested = {key: nested}
-    document = Document(nested)
+    document = _nested(path, value.data)
     for depth in range(1, len(path) + 1):
         document.keys[path[:depth]] = Mark(name, 1, 1 + len(".".join(path[: depth - 1])) + (depth > 1))
     for part, mark in value.values.items():
         document.values[(*path, *part)] = Mark(name, mark.line, mark.column + len(left) + 1)
     _overlay(source, document)
+
+
+def _nested(path: Path, value: Any) -> Document:
+    """A document that holds only `value`, at `path`."""
+    for key in reversed(path):
+        value = {key: value}
+    return Document(value)
 
 
 def _expand(source: Source) -> Iterator[Source]:
@@ -126,32 +134,43 @@ def _expand(source: Source) -> Iterator[Source]:
     if matrix is None:
         yield source
         return
-    at = source.at(("matrix",), key=True)
+    _check_matrix(matrix, source)
+    for indices in itertools.product(*(range(len(values)) for values in matrix.values())):
+        variant = Source(source.file, source.data, dict(source.keys), dict(source.values))
+        labels = [str(source.data.get("name", "recipe"))]
+        for name, index in zip(matrix, indices, strict=True):
+            _overlay(variant, _choice(source, name, index, matrix[name][index]))
+            labels.append(_label(matrix[name][index]))
+        variant.data = {**variant.data, "name": "-".join(labels)}
+        yield variant
+
+
+def _check_matrix(matrix: Any, source: Source) -> None:
     if not isinstance(matrix, dict) or not matrix:
+        at = source.at(("matrix",), key=True)
         raise RecipeError.of(Finding("PD108", "error", "`matrix` maps dotted names to lists", at))
     for name, values in matrix.items():
         if not isinstance(values, list) or not values:
-            place = source.at(("matrix", name))
             message = f"`matrix.{name}` needs a list of at least one value"
-            raise RecipeError.of(Finding("PD108", "error", message, place, f"for example {name}: [1, 2]"))
-    for indices in itertools.product(*(range(len(values)) for values in matrix.values())):
-        variant = Source(source.file, source.data, dict(source.keys), dict(source.values))
-        labels = []
-        for (name, values), index in zip(matrix.items(), indices, strict=True):
-            value, path = values[index], tuple(name.split("."))
-            nested: Any = value
-            for key in reversed(path):
-                nested = {key: nested}
-            document = Document(nested)
-            for depth in range(1, len(path) + 1):
-                document.keys[path[:depth]] = source.keys[("matrix", name)]
-            for part, mark in source.values.items():
-                if part[:3] == ("matrix", name, index):
-                    document.values[(*path, *part[3:])] = mark
-            _overlay(variant, document)
-            labels.append(_label(value))
-        variant.data = {**variant.data, "name": "-".join([str(variant.data.get("name", "recipe")), *labels])}
-        yield variant
+            at = source.at(("matrix", name))
+            raise RecipeError.of(Finding("PD108", "error", message, at, f"for example {name}: [1, 2]"))
+    count = math.prod(map(len, matrix.values()))
+    if count > MOST_RECIPES:
+        message = f"`matrix` stands for {count} recipes, more than {MOST_RECIPES}"
+        at = source.at(("matrix",), key=True)
+        raise RecipeError.of(Finding("PD108", "error", message, at, "split the file"))
+
+
+def _choice(source: Source, name: str, index: int, value: Any) -> Document:
+    """One value of the matrix as a document whose marks point at the matrix."""
+    path = tuple(name.split("."))
+    document = _nested(path, value)
+    for depth in range(1, len(path) + 1):
+        document.keys[path[:depth]] = source.keys[("matrix", name)]
+    for part, mark in source.values.items():
+        if part[:3] == ("matrix", name, index):
+            document.values[(*path, *part[3:])] = mark
+    return document
 
 
 def _label(value: Any) -> str:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 
 _PART = re.compile(r"(TEP|DEP|TP|DP|PP|EP)([0-9]+)")
+MOST = 4096
+"""Largest size of one axis; far beyond any machine, so that a typo is caught here."""
 _EXAMPLES = "TP4DP2+EP, TP2DEP4, TEP8, DEP8, TP1PP6+EP, TP2PP2, TP8"
 
 
@@ -66,8 +68,8 @@ def parse_topology(text: str) -> Topology:
         axis = {"TEP": "TP", "DEP": "DP"}.get(kind, kind)
         if axis in sizes:
             raise ValueError(f"topology `{text}`: {axis} is given twice")
-        if size < 1:
-            raise ValueError(f"topology `{text}`: {axis} must be at least 1")
+        if not 1 <= size <= MOST:
+            raise ValueError(f"topology `{text}`: {axis} must be between 1 and {MOST}")
         sizes[axis] = size
     if not body or position != len(body):
         raise ValueError(f"topology `{text}` is not understood (examples: {_EXAMPLES})")

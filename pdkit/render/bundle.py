@@ -1,4 +1,4 @@
-"""`pdkit.zip`: the very code that runs inside the job. Pure Python, so that an x86 login node can serve aarch64 nodes."""
+"""`pdkit.zip`: the very code that runs inside the job. Pure Python, so an x86 login node can serve aarch64 nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from pdkit.paths import shipped
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Zip's oldest date: same files, same bytes."""
-_PARTS = ("__init__.py", "errors.py", "files.py", "paths.py", "recipe", "facts", "plan", "render/text.py", "results", "job")
+_PARTS = (
+    "__init__.py",
+    "errors.py",
+    "files.py",
+    "paths.py",
+    "recipe",
+    "facts",
+    "plan",
+    "render/text.py",
+    "results",
+    "job",
+)
 """What the driver imports; the rest of pdkit stays on the login node."""
 
 

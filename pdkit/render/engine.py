@@ -303,7 +303,9 @@ def _free_flag(name: str, value: Any) -> Flag:
     if value is True:
         return Flag(flag, None, why)
     if value is False:
-        return Flag(flag.replace("--no-", "--") if flag.startswith("--no-") else flag.replace("--", "--no-", 1), None, why)
+        return Flag(
+            flag.replace("--no-", "--") if flag.startswith("--no-") else flag.replace("--", "--no-", 1), None, why
+        )
     return Flag(flag, _plain(value), why)
 
 

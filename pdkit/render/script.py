@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -16,13 +16,16 @@ from pdkit.plan.ports import ETCD, NATS
 from pdkit.render.engine import Command, Flag, commands
 from pdkit.render.text import Address, RunFolder, Text, Value, join, to_shell
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class Comment(str):
     """Text for a comment line: not quoted, and never more than one line."""
 
     __slots__ = ()
 
-    def __new__(cls, text: str) -> Comment:
+    def __new__(cls, text: str) -> Self:
         """Fold all white space, so that nothing can escape from the comment."""
         return super().__new__(cls, " ".join(text.split()))
 

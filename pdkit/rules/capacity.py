@@ -15,29 +15,34 @@ from pdkit.rules.rule import Case, Hit, rule
 )
 def endpoint_can_be_placed(case: Case) -> Iterator[Hit]:
     """Heads divide by TP, layers by PP are many enough, ranks spread evenly."""
-    model = case.plan.model
     for role in case.plan.roles.values():
-        tp, pp = role.topology.tp, role.topology.pp
-        faults = []
-        if max(tp, model.num_kv_heads) % min(tp, model.num_kv_heads):
-            faults.append(f"TP{tp} and {model.num_kv_heads} KV heads do not divide each other")
-        if model.gdn and model.gdn.num_v_heads % tp:
-            faults.append(f"TP{tp} does not divide the {model.gdn.num_v_heads} GDN value heads")
-        if model.gdn and model.gdn.num_k_heads % tp:
-            faults.append(f"TP{tp} does not divide the {model.gdn.num_k_heads} GDN key heads")
-        if pp > model.layers:
-            faults.append(f"PP{pp} is more than the {model.layers} layers")
-        if model.moe and role.topology.ep and model.moe.experts % role.topology.ep_size:
-            faults.append(f"{model.moe.experts} experts do not spread evenly over EP{role.topology.ep_size}")
-        if role.topology.ep and model.moe is None:
-            faults.append(f"`{model.name}` has no experts to spread with +EP")
-        if role.topology.dp > 1 and model.moe is None and role.topology.gpus > case.plan.hardware.gpus_per_node:
-            faults.append("DP over nodes needs a MoE model: vLLM's ranks of a dense model die at start-up")
-        for fault in faults:
+        for fault in (*_head_faults(case, role), *_expert_faults(case, role)):
             yield Hit(message=f"{role.role}: {fault}", path=(role.role, "topology"), fix="choose another topology")
     if case.plan.placement_fault:
         path = (next(iter(case.plan.roles)), "topology")
         yield Hit(message=case.plan.placement_fault, path=path, fix="choose TP and PP that fill whole nodes")
+
+
+def _head_faults(case: Case, role: RolePlan) -> Iterator[str]:
+    model, tp, pp = case.plan.model, role.topology.tp, role.topology.pp
+    if max(tp, model.num_kv_heads) % min(tp, model.num_kv_heads):
+        yield f"TP{tp} and {model.num_kv_heads} KV heads do not divide each other"
+    if model.gdn and model.gdn.num_v_heads % tp:
+        yield f"TP{tp} does not divide the {model.gdn.num_v_heads} GDN value heads"
+    if model.gdn and model.gdn.num_k_heads % tp:
+        yield f"TP{tp} does not divide the {model.gdn.num_k_heads} GDN key heads"
+    if pp > model.layers:
+        yield f"PP{pp} is more than the {model.layers} layers"
+
+
+def _expert_faults(case: Case, role: RolePlan) -> Iterator[str]:
+    model, topology = case.plan.model, role.topology
+    if model.moe and topology.ep and model.moe.experts % topology.ep_size:
+        yield f"{model.moe.experts} experts do not spread evenly over EP{topology.ep_size}"
+    if topology.ep and model.moe is None:
+        yield f"`{model.name}` has no experts to spread with +EP"
+    if topology.dp > 1 and model.moe is None and topology.gpus > case.plan.hardware.gpus_per_node:
+        yield "DP over nodes needs a MoE model: vLLM's ranks of a dense model die at start-up"
 
 
 @rule(
@@ -119,16 +124,15 @@ def kv_holds_seats(case: Case) -> Iterator[Hit]:
     """max-num-seqs against requests that fit; prefill holds prompts only briefly and is not judged by it."""
     for role in case.plan.roles.values():
         limit, seqs = role.max_concurrency, role.sizing.max_num_seqs.value
-        if limit is None or role.memory is None or role.role == "prefill" or seqs <= limit.per_rank:
+        if limit is None or role.memory is None or role.role == "prefill" or seqs <= limit.per_rank_of_load:
             continue
-        above = role.layout.max_concurrency(
-            role.memory.kv_cache_gib + role.memory.error_gib, role.sizing.max_model_len.value
-        )
+        tokens = case.plan.recipe.workload.request_tokens
+        above = role.layout.max_concurrency(role.memory.kv_cache_gib + role.memory.error_gib, tokens)
         yield Hit(
-            message=f"{role.role}: max-num-seqs {seqs} is more than the {limit.per_rank} requests of "
-            f"{role.sizing.max_model_len.value} tokens that the KV cache of a rank holds ({role.memory.source})",
+            message=f"{role.role}: max-num-seqs {seqs} is more than the {limit.per_rank_of_load} requests of "
+            f"{tokens} tokens that the KV cache of a rank holds ({role.memory.source})",
             path=case.where(role.role, "max_num_seqs"),
-            fix=f"lower {role.role}.max_num_seqs to {int(limit.per_rank)} or spread over more ranks",
+            fix=f"lower {role.role}.max_num_seqs to {int(limit.per_rank_of_load)} or spread over more ranks",
             severity="error" if seqs > above else "warning",
         )
 
@@ -163,7 +167,7 @@ def graphs_cover_batch(case: Case) -> Iterator[Hit]:
 def length_fits(case: Case) -> Iterator[Hit]:
     """Longest request against max-model-len, and that against the model."""
     load, model = case.plan.recipe.workload, case.plan.model
-    need = load.isl + load.osl + load.template_tokens
+    need = load.request_tokens
     for role in case.plan.roles.values():
         limit = role.sizing.max_model_len.value
         if limit < need:
@@ -198,6 +202,28 @@ def step_holds_block(case: Case) -> Iterator[Hit]:
                 path=case.where(role.role, "max_num_batched_tokens"),
                 fix="raise it to one block at least, or switch prefix caching off",
             )
+
+
+GATE_PROMPT_TOKENS = {"completions-5shot": 1024, "chat-cot": 320}
+"""Longest GSM8K prompt of each protocol in tokens, rounded up (estimated from the texts' length)."""
+
+
+@rule(
+    "PD021",
+    "The gate's answers fit max-model-len",
+    "An answer that is cut by max-model-len counts as truncated; a thinking model needs thousands of tokens.",
+)
+def gate_fits_length(case: Case) -> Iterator[Hit]:
+    """Prompt and answer limit of the gate against max-model-len."""
+    gate, role = case.plan.recipe.gate, _generating(case)
+    need = gate.max_tokens + GATE_PROMPT_TOKENS[gate.protocol]
+    if gate.data is None and need > role.sizing.max_model_len.value:
+        yield Hit(
+            message=f"a gate question needs up to {need} tokens, max-model-len is {role.sizing.max_model_len.value}",
+            path=("gate", "max_tokens"),
+            fix="lower gate.max_tokens or raise max_model_len",
+            severity="warning",
+        )
 
 
 def _generating(case: Case) -> RolePlan:

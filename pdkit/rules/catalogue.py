@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     pairing.dtype_equal,
     pairing.load_failure_policy,
     capacity.step_holds_block,
+    capacity.gate_fits_length,
 )
 
 

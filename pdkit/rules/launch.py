@@ -13,7 +13,7 @@ from pdkit.rules.rule import Case, Hit, rule
 @rule(
     "PD017",
     "No two processes of a node want one port",
-    "A taken side-channel port makes the second engine wait for ever (ray#60057); a taken HTTP port hides the frontend.",
+    "A taken side-channel port makes the second engine wait for ever (ray#60057); a taken HTTP port hides the API.",
 )
 def ports_are_free(case: Case) -> Iterator[Hit]:
     """Compare all ports of all nodes."""
@@ -42,7 +42,7 @@ def flags_are_known(case: Case) -> Iterator[Hit]:
             elsewhere = flags.versions_with(name)
             if elsewhere:
                 yield Hit(
-                    message=f"{role.role}: vLLM {table.version} has no flag `--{name}`; known in {', '.join(elsewhere)}",
+                    message=f"{role.role}: vLLM {table.version} has no `--{name}`; known in {', '.join(elsewhere)}",
                     path=path,
                     fix="remove it, or name the version that has it in engine.vllm",
                     severity="error" if table.exact else "warning",

@@ -31,14 +31,13 @@ def block_sizes_equal(case: Case) -> Iterator[Hit]:
 
 
 def _cause(case: Case, prefill: RolePlan, decode: RolePlan) -> str:
-    reasons = []
-    heads, model = case.plan.model.num_kv_heads, case.plan.model
-    for role in (prefill, decode):
-        if role.topology.tp > heads and model.hybrid and prefill.topology.tp != decode.topology.tp:
-            reasons.append(
-                f"at TP{role.topology.tp} the {heads} KV heads are replicated, so {role.role} keeps "
-                f"{role.shape.attention_bytes_per_token} B per token and layer while its GDN state shrinks with TP"
-            )
+    heads, hybrid = case.plan.model.num_kv_heads, case.plan.model.hybrid
+    reasons = [
+        f"at TP{role.topology.tp} the {heads} KV heads are replicated, so {role.role} keeps "
+        f"{role.shape.attention_bytes_per_token} B per token and layer while its GDN state shrinks with TP"
+        for role in (prefill, decode)
+        if hybrid and role.topology.tp > heads and prefill.topology.tp != decode.topology.tp
+    ]
     if prefill.mtp != decode.mtp:
         reasons.append(f"MTP {prefill.mtp} and {decode.mtp} give GDN states of different size")
     if prefill.requested_block_size != decode.requested_block_size:
@@ -59,8 +58,8 @@ def block_holds_state(case: Case) -> Iterator[Hit]:
         if wish is not None and wish != used:
             page = role.shape.page_bytes(wish)
             yield Hit(
-                message=f"{role.role}: block size {wish} does not hold the GDN state ({role.shape.state_bytes_per_layer}"
-                f" B in a page of {page} B); vLLM would raise it to {used}",
+                message=f"{role.role}: block size {wish} cannot hold the GDN state "
+                f"({role.shape.state_bytes_per_layer} B in a page of {page} B); vLLM would raise it to {used}",
                 path=case.where(role.role, "block_size"),
                 fix=f"use `auto`, or at least {role.shape.natural_block_size} here",
             )
@@ -124,8 +123,8 @@ def ssm_dtype_equal(case: Case) -> Iterator[Hit]:
 @rule(
     "PD013",
     "The convolution state is laid out DS on both roles",
-    "NIXL ships the GDN convolution state in three reads and asserts the dim-first layout (vllm#58034, vllm#54489); the "
-    "engine dies at start-up without it.",
+    "NIXL ships the GDN convolution state in three reads and asserts the dim-first layout (vllm#58034, vllm#54489); "
+    "the engine dies at start-up without it.",
 )
 def conv_layout(case: Case) -> Iterator[Hit]:
     """DS wherever a hybrid model has a connector."""

@@ -1,0 +1,172 @@
+"""The `pdkit` command: a thin function per command; heavy imports stay inside the commands that need them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pdkit import __version__
+from pdkit.errors import FindingsError, InterruptedRunError, PdkitError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pdkit.errors import Finding
+    from pdkit.plan.plan import Plan
+    from pdkit.recipe.load import Loaded
+
+app = typer.Typer(
+    name="pdkit",
+    help="From a YAML recipe to a proven and measured prefill/decode deployment of an LLM.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 ok, 1 findings, 2 bad usage or recipe, 3 the cluster refused, 4 an engine failed, "
+    "5 not ready, 6 the accuracy gate failed, 7 a measurement is invalid, 8 interrupted.",
+)
+
+RecipeFile = Annotated[Path, typer.Argument(help="Recipe file.", show_default=False)]
+RecipeFiles = Annotated[list[Path], typer.Argument(help="Recipe files, or folders of them.", show_default=False)]
+Sets = Annotated[list[str], typer.Option("--set", metavar="a.b=VALUE", help="Change one setting; may be repeated.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def main() -> None:
+    """Run the command line; errors that a person can act on are printed without a traceback."""
+    try:
+        app()
+    except PdkitError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(InterruptedRunError.exit_code)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pdkit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options that hold for every command."""
+
+
+@app.command(epilog="Example: pdkit check recipes/qwen38_tep8.yaml --set decode.mtp=0")
+def check(recipes: RecipeFiles, sets: Sets = [], json: Json = False) -> None:  # noqa: B006
+    """Read recipes, plan them and run every rule; exit 1 when a rule finds an error."""
+    from pdkit.commands import checked_files
+
+    findings: list[Finding] = []
+    count = 0
+    for result in checked_files(recipes, tuple(sets)):
+        findings += result.findings
+        count += result.recipes
+    if json:
+        from dataclasses import asdict
+
+        from pdkit.files import to_json
+
+        typer.echo(to_json({"schema": 1, "recipes": count, "findings": [asdict(one) for one in findings]}), nl=False)
+    else:
+        from pdkit.show import show_findings
+
+        show_findings(_console(), findings)
+        errors = sum(one.severity == "error" for one in findings)
+        warnings = sum(one.severity == "warning" for one in findings)
+        typer.echo(f"{count} recipe{'s' * (count != 1)} checked: {errors} errors, {warnings} warnings")
+    if any(one.code.startswith("PD1") and one.severity == "error" for one in findings):
+        raise typer.Exit(2)
+    if any(one.severity == "error" for one in findings):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: pdkit plan recipes/qwen38_tep8.yaml --json | jq .block_size")
+def plan(recipe: RecipeFile, sets: Sets = [], json: Json = False) -> None:  # noqa: B006
+    """Show what a recipe comes to: topology, block size, memory, capacity, placement, ports, and why."""
+    planned = _planned(recipe, sets)
+    if json:
+        from pdkit.files import to_json
+        from pdkit.plan.contract import plan_data
+
+        data = [plan_data(one, findings) for _, one, findings in planned]
+        typer.echo(to_json(data[0] if len(data) == 1 else data), nl=False)
+    else:
+        from pdkit.show import show_plan
+
+        for _, one, findings in planned:
+            show_plan(_console(), one, findings)
+    _fail_on_errors(planned, quiet=True)
+
+
+@app.command(epilog="Example: pdkit render recipes/qwen38_tep8.yaml")
+def render(
+    recipe: RecipeFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder in which run folders are made.")] = Path(
+        "runs"
+    ),
+    sets: Sets = [],  # noqa: B006
+    json: Json = False,
+) -> None:
+    """Write the run folder: plan, lock, job.sbatch and one script per process, ready for sbatch."""
+    from pdkit.render.folder import next_run_folder, write_run_folder
+
+    planned = _planned(recipe, sets)
+    _fail_on_errors(planned, quiet=False)
+    folders = []
+    for loaded, one, findings in planned:
+        folder = next_run_folder(output, one)
+        write_run_folder(folder, one, loaded.source, findings)
+        folders.append(folder)
+    if json:
+        from pdkit.files import to_json
+
+        typer.echo(to_json({"schema": 1, "folders": [str(folder) for folder in folders]}), nl=False)
+        return
+    for folder, (_, one, _findings) in zip(folders, planned, strict=True):
+        steps = len(list((folder / "steps").iterdir()))
+        typer.echo(f"{folder}: job.sbatch for {one.nodes} nodes, {steps} steps, plan.json, lock.json")
+        typer.echo(f"  submit: cd {folder} && sbatch job.sbatch")
+
+
+@app.command(epilog="Example: pdkit schema > recipe.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of recipes, so that editors complete and check them."""
+    from pdkit.files import to_json
+    from pdkit.recipe.reference import recipe_schema
+
+    typer.echo(to_json(recipe_schema()), nl=False)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
+def _planned(recipe: Path, sets: list[str]) -> list[tuple[Loaded, Plan, list[Finding]]]:
+    from pdkit.commands import planned
+
+    return planned(recipe, tuple(sets))
+
+
+def _fail_on_errors(planned: list[tuple[Loaded, Plan, list[Finding]]], *, quiet: bool) -> None:
+    """Exit 1 when a rule found an error; `quiet` when the findings have been shown already."""
+    errors = [one for _, _, findings in planned for one in findings if one.severity == "error"]
+    if errors and quiet:
+        raise typer.Exit(FindingsError.exit_code)
+    if errors:
+        raise FindingsError("\n".join(map(str, errors)))
+
+
+if __name__ == "__main__":
+    main()
