@@ -14,6 +14,7 @@ from pydantic import Field, JsonValue, ValidationError
 from pdkit.errors import GateError
 from pdkit.files import write_json, write_text
 from pdkit.job.answers import Answer, Record, TwinAnswer
+from pdkit.job.gsm8k import Readable
 from pdkit.job.verdict import _SEAL, Limits, Passed, Verdict, judge
 
 ANSWERS = "gate.jsonl"
@@ -141,7 +142,7 @@ def read_twin(file: Path) -> tuple[TwinHeader, dict[str, TwinAnswer]]:
     return header, {answer.id: answer for answer in answers}
 
 
-def sha256_of(file: Path) -> str:
+def sha256_of(file: Readable) -> str:
     """Digest of a file's bytes."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 

@@ -29,6 +29,7 @@ from pdkit.job.fetch import fetch_data
 from pdkit.job.gsm8k import (
     Protocol,
     Question,
+    Readable,
     Request,
     build_request,
     draw_shots,
@@ -37,11 +38,11 @@ from pdkit.job.gsm8k import (
     is_correct,
     load_protocol,
     load_questions,
+    shipped_file,
     visible_text,
 )
 from pdkit.job.twin import load_twin, record_twin
 from pdkit.job.verdict import Limits, Passed, judge
-from pdkit.paths import shipped
 
 __all__ = ["GateSettings", "Progress", "fetch_data", "read_passed", "record_twin", "run_gate"]
 
@@ -128,15 +129,15 @@ def run_gate(settings: GateSettings, out: Path, on_progress: Callable[[Progress]
     return seal(evidence)
 
 
-def _exam(settings: GateSettings, protocol: Protocol) -> tuple[list[_Item], int, Path | None]:
+def _exam(settings: GateSettings, protocol: Protocol) -> tuple[list[_Item], int, Readable | None]:
     """What is asked, how many worked examples each question has, and the file that they come from."""
     questions = load_questions(settings.data, settings.data_sha256)
     limit = len(questions) if settings.question_limit is None else settings.question_limit
     if not 1 <= limit <= len(questions):
         raise RecipeError(f"{limit} questions are asked for, the file has {len(questions)}", at=str(settings.data))
-    file = settings.shots
+    file: Readable | None = settings.shots
     if file is None and protocol.shots:
-        file = shipped("accuracy") / "shots.jsonl"
+        file = shipped_file("shots.jsonl")
     draws = draw_shots(protocol, load_questions(file) if file else [], len(questions))
     items = []
     for question, shots in zip(questions[:limit], draws[:limit], strict=True):
@@ -145,7 +146,7 @@ def _exam(settings: GateSettings, protocol: Protocol) -> tuple[list[_Item], int,
     return items, len(draws[0]), file
 
 
-def _header(settings: GateSettings, items: Sequence[_Item], shots: int, shots_file: Path | None) -> Header:
+def _header(settings: GateSettings, items: Sequence[_Item], shots: int, shots_file: Readable | None) -> Header:
     asked = "\n".join(f"{item.question.sha256} {item.prompt_sha256}" for item in items)
     return Header(
         lock_digest=settings.lock_digest,

@@ -8,8 +8,10 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
+from typing import Protocol as Shape
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -23,6 +25,20 @@ _FLEXIBLE = re.compile(r"(-?[$0-9.,]{2,})|(-?[0-9]+)")
 _IGNORED = (re.compile(","), re.compile(r"\$"), re.compile(r"(?s).*#### "), re.compile(r"\.$"))
 _PLACE = re.compile(r"\{(question|answer)\}")
 _THINK_START = "<think>"
+
+
+class Readable(Shape):
+    """A file, on disk or inside the zip that a job runs from."""
+
+    def read_bytes(self) -> bytes:
+        """The content."""
+        ...
+
+
+def shipped_file(name: str) -> Readable:
+    """A file of the folder `accuracy`: in a checkout, in a wheel, and in the zip that a job runs from."""
+    packed = resources.files("pdkit") / "_shipped" / "accuracy" / name
+    return packed if packed.is_file() else shipped("accuracy") / name
 
 
 class _Frozen(BaseModel):
@@ -107,9 +123,9 @@ class Request:
 
 def load_accuracy(path: Path | None = None) -> Accuracy:
     """Read `accuracy/gsm8k.yaml`, the shipped one unless another is named."""
-    file = path or shipped("accuracy") / "gsm8k.yaml"
+    file = path or shipped_file("gsm8k.yaml")
     try:
-        return Accuracy.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+        return Accuracy.model_validate(yaml.safe_load(file.read_bytes()))
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise RecipeError(f"cannot read the accuracy protocols: {error}", at=str(file)) from error
 
@@ -122,7 +138,7 @@ def load_protocol(name: str) -> Protocol:
     return protocols[name]
 
 
-def load_questions(path: Path, sha256: str | None = None) -> list[Question]:
+def load_questions(path: Readable, sha256: str | None = None) -> list[Question]:
     """Read a data file of `{"question", "answer"}` lines, checked against its digest when one is given."""
     try:
         content = path.read_bytes()

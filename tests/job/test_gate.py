@@ -378,6 +378,15 @@ def test_a_connection_that_breaks_is_not_retried(server: Server):
     assert server.seen[ROWS[0]["question"]] == 1
 
 
+def test_a_proxy_of_the_login_environment_is_not_asked(
+    settings: GateSettings, out: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert run_gate(replace(settings, question_limit=3), out, silent).accuracy == 1.0
+
+
 def test_newer_names_of_the_thinking_are_read():
     content = json.dumps({"choices": [{"message": {"content": None, "reasoning": "hm"}, "finish_reason": "length"}]})
     assert read_reply(200, content.encode()) == Reply(reasoning="hm", finish_reason="length", http_status=200)
@@ -430,11 +439,15 @@ GATE_SCRIPT = """
 import json, pathlib, sys
 from pdkit.job.gate import GateSettings, run_gate
 given = json.loads(sys.argv[1])
-for name in ("data",):
-    given[name] = pathlib.Path(given[name])
+given["data"] = pathlib.Path(given["data"])
 given["boot_ids"] = tuple(given["boot_ids"])
 run_gate(GateSettings(**given), pathlib.Path(sys.argv[2]), lambda progress: None)
 """
+
+
+def as_json(settings: GateSettings) -> str:
+    given = {name: getattr(settings, name) for name in GateSettings.__dataclass_fields__}
+    return json.dumps(given | {"data": str(settings.data)})
 
 
 def kill_in_the_middle(server: Server, settings: GateSettings, out: Path) -> None:
@@ -443,8 +456,7 @@ def kill_in_the_middle(server: Server, settings: GateSettings, out: Path) -> Non
         return honest(server, question, now)
 
     server.behave = slow
-    given = {name: getattr(settings, name) for name in GateSettings.__dataclass_fields__} | {"data": str(settings.data)}
-    process = subprocess.Popen([sys.executable, "-c", GATE_SCRIPT, json.dumps(given), str(out)])
+    process = subprocess.Popen([sys.executable, "-c", GATE_SCRIPT, as_json(settings), str(out)])
     file = out / "gate.jsonl"
     deadline = time.monotonic() + 30
     while not (file.exists() and file.read_bytes().count(b"\n") > 10) and time.monotonic() < deadline:
@@ -659,3 +671,16 @@ def test_a_wrong_download_is_not_kept(spec: DataFile, tmp_path: Path):
     assert list((tmp_path / "cache").rglob("*.jsonl")) == []
     with pytest.raises(RecipeError, match="404"):
         fetch_data(spec.model_copy(update={"url": spec.url + "x"}), tmp_path / "cache")
+
+
+def test_the_gate_runs_from_the_zip_of_a_job(server: Server, settings: GateSettings, out: Path, tmp_path: Path):
+    from pdkit.render.bundle import bundle
+
+    archive = tmp_path / "pdkit.zip"
+    archive.write_bytes(bundle())
+    script = f"import pdkit\nassert 'pdkit.zip' in pdkit.__file__\n{GATE_SCRIPT}"
+    environment = os.environ | {"PYTHONPATH": str(archive)}
+    command = [sys.executable, "-c", script, as_json(settings), str(out)]
+    subprocess.run(command, env=environment, cwd=tmp_path, check=True)
+    assert read_passed(out, lock_digest="sha256:lock", boot_ids=settings.boot_ids).accuracy == 1.0
+    assert lines_of(out / "gate.jsonl")[0]["shots"] == 5

@@ -67,6 +67,10 @@ def test_prompts_are_those_of_lm_eval():
         assert (body["temperature"], body["max_tokens"]) == (0, 256)
 
 
+def test_normalising_is_lm_evals():
+    assert [normalise(text) for text in ("$1,080.", "A #### b #### $7.", "18.00", "N")] == ["1080", "7", "18.00", "n"]
+
+
 def test_a_small_pool_is_used_whole_and_in_order():
     protocol = load_protocol("completions-5shot")
     pool = rows_to_questions(PROMPTS["train"])[:3]
