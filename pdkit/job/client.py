@@ -201,7 +201,11 @@ def _message(content: bytes) -> str:
         return _start(content)
     error = body.get("error", body) if isinstance(body, dict) else body
     message = error.get("message") if isinstance(error, dict) else error
-    return message[:_SHOWN] if isinstance(message, str) else _start(content)
+    if not isinstance(message, str):
+        return _start(content)
+    # Dynamo's message may be no more than "Invalid request"; what was wrong is beside it.
+    details = error.get("details") if isinstance(error, dict) else None
+    return (f"{message} {json.dumps(details)}" if details else message)[:_SHOWN]
 
 
 def _stream_error(content: bytes) -> str:

@@ -276,6 +276,10 @@ def test_empty_and_truncated_answers_fail(
         ((500, b'{"error": {"message": "KV load failure"}}'), "HTTP 500: KV load failure"),
         ((503, b"upstream gone"), "HTTP 503: upstream gone"),
         (
+            (400, b'{"message": "Invalid request", "code": 400, "details": {"limit": 2048}}'),
+            'HTTP 400: Invalid request {"limit": 2048}',
+        ),
+        (
             (200, b'{"error": {"message": "engine died", "code": 503}}'),
             "HTTP 200 with an error in its body: engine died",
         ),
