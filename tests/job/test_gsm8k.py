@@ -27,7 +27,7 @@ from pdkit.paths import shipped
 HERE = Path(__file__).parent
 CASES = [json.loads(line) for line in (HERE / "lm_eval_cases.jsonl").read_text().splitlines()]
 PROMPTS = json.loads((HERE / "lm_eval_prompts.json").read_text())
-SHARED = Path("/work/shared/data/gsm8k_test.jsonl")
+SHARED = HERE.parents[2] / "shared/data/gsm8k_test.jsonl"
 
 
 def rows_to_questions(rows: list[dict[str, str]]) -> list[Question]:
