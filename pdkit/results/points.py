@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -179,7 +179,7 @@ def read_points(run: Path) -> tuple[Point, ...]:
     return tuple(sorted((read_point(path) for path in (run / "points").glob("c*.json")), key=lambda p: p.concurrency))
 
 
-def read_json(path: Path) -> dict[str, object]:
+def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in `path`; an error with line and column when it is none."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,90 @@
+"""A run folder as the report reads it: every stage's file, as far as the run came."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pdkit.errors import UsageError
+from pdkit.results.points import Point, read_json, read_points
+from pdkit.results.stages import Gate, Lock, Ready, Result, read_stage
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """What is in a run folder. A stage that did not happen has no file and is None here."""
+
+    folder: Path
+    plan: Json
+    lock: Lock | None
+    ready: Ready | None
+    gate: Gate | None
+    result: Result | None
+    points: tuple[Point, ...]
+
+    @property
+    def name(self) -> str:
+        """The recipe's name."""
+        return str(self.plan.get("recipe", self.folder.name))
+
+    @property
+    def valid_points(self) -> tuple[Point, ...]:
+        """The points whose figures may be used."""
+        return tuple(point for point in self.points if point.valid)
+
+    def roles(self) -> dict[str, Json]:
+        """The planned roles by name."""
+        return dict(self.plan.get("roles", {}))
+
+    def configuration(self) -> str:
+        """How the model is split, in one line: `2x TP4DP2+EP > TEP8, MTP 3`."""
+        parts = []
+        for role in self.roles().values():
+            endpoints = role.get("endpoints", 1)
+            parts.append(f"{endpoints}x {role['topology']}" if endpoints > 1 else str(role["topology"]))
+        mtp = max((role.get("mtp", 0) for role in self.roles().values()), default=0)
+        return " \N{RIGHTWARDS ARROW} ".join(parts) + (f", MTP {mtp}" if mtp else "")
+
+
+def read_run(folder: Path) -> RunRecord:
+    """Read a run folder. Only `plan.json` must be there; any file that is there must be right."""
+    if not folder.is_dir():
+        raise UsageError("there is no such run folder", at=str(folder))
+    plan = folder / "plan.json"
+    if not plan.exists():
+        raise UsageError("this is not a run folder: it has no plan.json", at=str(folder))
+    return RunRecord(
+        folder=folder,
+        plan=read_json(plan),
+        lock=read_stage(folder / "lock.json", Lock),
+        ready=read_stage(folder / "ready.json", Ready),
+        gate=read_stage(folder / "gate.json", Gate),
+        result=read_stage(folder / "result.json", Result),
+        points=read_points(folder),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """A run among others: its name there, and its style in every figure and table."""
+
+    run: RunRecord
+    label: str
+    style: int
+
+
+def configurations(records: Sequence[RunRecord]) -> list[Configuration]:
+    """A name and a style for each run: the recipe's name, or the folder's where two runs have the same recipe."""
+    names = Counter(record.name for record in records)
+    labels = [record.name if names[record.name] == 1 else record.folder.resolve().name for record in records]
+    if len(set(labels)) != len(labels):
+        raise UsageError("two of the runs have one and the same name", fix="name each run folder once")
+    # Runs with points come first, so that the best readable colours are not spent on runs without a curve.
+    order = sorted(range(len(records)), key=lambda n: not records[n].valid_points)
+    styles = {n: style for style, n in enumerate(order)}
+    return [Configuration(run=record, label=labels[n], style=styles[n]) for n, record in enumerate(records)]
