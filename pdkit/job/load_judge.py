@@ -64,7 +64,9 @@ def _client(concurrency: int, measured: Measurements, core_share: float | None) 
     if peak < min(concurrency, len(measured.trace)):
         reasons.append(f"the client never had more than {peak} of {concurrency} requests in flight")
     if core_share is not None and core_share > SATURATED_CORE_SHARE:
-        reasons.append(f"a thread of the load client used {core_share:.0%} of a core, so the client was the limit")
+        reasons.append(
+            f"a thread of the load client used {100 * core_share:.0f} % of a core, so the client was the limit"
+        )
     ours = output_tok_s(measured.trace)
     theirs = measured.tool_output_tok_s
     if measured.trace and not measured.failed and abs(ours - theirs) > TOOL_TOLERANCE * max(ours, theirs):

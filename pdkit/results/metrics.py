@@ -140,8 +140,9 @@ def mean_in_flight(trace: Trace) -> float:
 
 
 def peak_in_flight(trace: Trace) -> int:
-    """Most requests in flight at one moment; an answer that ends as another begins does not overlap it."""
-    changes = [(request.start_seconds, 1) for request in trace] + [(request.end_seconds, -1) for request in trace]
+    """Most requests in flight at one moment, in whole microseconds: one ending as another begins does not overlap it."""
+    changes = [(round(request.start_seconds, 6), 1) for request in trace]
+    changes += [(round(request.end_seconds, 6), -1) for request in trace]
     now = peak = 0
     for _, change in sorted(changes):
         now += change

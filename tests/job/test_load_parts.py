@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from pydantic import ValidationError
 
-from pdkit.job.load_client import Sample, busiest_share
+from pdkit.job.load_client import Sample, busiest_share, threads_of_group
 from pdkit.job.load_counters import DraftCounters, acceptance_between, parse_counters, read_counters
+from pdkit.job.load_judge import reasons_against
 from pdkit.job.load_settings import LoadSettings
+from pdkit.results.metrics import Request
+from pdkit.results.normalise import Measurements
 
 PAGE = """
 # HELP vllm:spec_decode_num_drafts_total Number of drafts.
@@ -51,6 +57,31 @@ def test_cpu_use_before_the_window_does_not_count() -> None:
     busy_start = [Sample(n / 2, {thread: min(n / 2, 4.0)}) for n in range(21)]  # imports for 4 s, then idle
     assert busiest_share(busy_start, 4.0, 9.0) == pytest.approx(0.0)
     assert busiest_share(busy_start, 3.25, 5.25) == pytest.approx(0.75 / 2)
+
+
+def test_cpu_seconds_of_a_process_group_are_read_by_thread() -> None:
+    burn = "import sys, time\nwhile time.process_time() < 0.5: pass\nprint('done', flush=True)\nsys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"done\n"
+        threads = threads_of_group(child.pid)
+        assert set(threads) == {(child.pid, child.pid)}
+        assert threads[child.pid, child.pid] >= 0.4
+        child.communicate(b"")
+    assert threads_of_group(child.pid) == {}
+
+
+def test_a_saturated_client_is_a_reason() -> None:
+    one = Request(start_seconds=0.0, ttft_seconds=1.0, itl_seconds=(0.1,) * 49, input_tokens=100, output_tokens=50)
+    measured = Measurements(
+        trace=(one,) * 8, sent=8, failed=0, empty=0, first_error="", clock="wall",
+        tool_output_tok_s=400 / 5.9, tool_version=None, acceptance=None,
+    )  # fmt: skip
+    assert reasons_against(load_settings(), 1, measured, 0.94) == ()
+    (reason,) = reasons_against(load_settings(), 1, measured, 0.97)
+    assert reason == "a thread of the load client used 97 % of a core, so the client was the limit"
 
 
 def test_a_thread_that_started_late_counts_from_its_start() -> None:
