@@ -60,16 +60,16 @@ def plan_memory(
     `utilization` and `kv_cache_gib` are the recipe's values; `weights_gib` is the whole checkpoint, where given.
     """
     share = utilization or DEFAULT_UTILIZATION
+    budget = hardware.gpu_memory_gib * share
     rows = [row for row in model.measured if row.hardware == hardware.name]
     same = [row for row in rows if row.topology == str(topology) and row.mtp == mtp]
-    exact = next((row for row in same if _same_sizes(row, sizing)), None)
-    if exact and share == DEFAULT_UTILIZATION and kv_cache_gib is None:
+    exact = next((row for row in same if _same_sizes(row, sizing, mtp) and _adds_up(row, budget)), None)
+    if exact and kv_cache_gib is None and weights_gib is None:
         return _measured(exact, hardware, share)
     weights = _weights(model, topology, mtp, same, weights_gib)
     if weights is None:
         return None
     overheads = _overheads(model, rows, same, sizing)
-    budget = hardware.gpu_memory_gib * share
     left = budget - weights.gib - overheads.non_torch - overheads.activation - overheads.graphs
     given = kv_cache_gib is not None
     return Memory(
@@ -87,11 +87,17 @@ def plan_memory(
     )
 
 
-def _same_sizes(row: MeasuredMemory, sizing: Sizing) -> bool:
-    return (row.max_num_seqs, row.max_num_batched_tokens) == (
+def _same_sizes(row: MeasuredMemory, sizing: Sizing, mtp: int) -> bool:
+    return (row.max_num_seqs, row.max_num_batched_tokens, row.cudagraphs) == (
         sizing.max_num_seqs.value,
         sizing.max_num_batched_tokens.value,
+        len(sizing.capture_sizes(mtp)),
     )
+
+
+def _adds_up(row: MeasuredMemory, budget_gib: float) -> bool:
+    """Whether the row was measured with this budget: another GPU or share leaves another KV cache."""
+    return abs(budget_gib - row.weights_gib - _sum(row) - row.kv_cache_gib) <= 0.02
 
 
 def _measured(row: MeasuredMemory, hardware: HardwareFacts, share: float) -> Memory:
@@ -120,7 +126,7 @@ class _Weights:
 def _weights(
     model: ModelFacts, topology: Topology, mtp: int, same: list[MeasuredMemory], total_gib: float | None
 ) -> _Weights | None:
-    if same:
+    if same and total_gib is None:
         return _Weights(same[0].weights_gib, 0.0, "weights measured for this topology")
     if model.weights is None and total_gib is None:
         return None
@@ -155,9 +161,8 @@ def _overheads(model: ModelFacts, rows: list[MeasuredMemory], same: list[Measure
         row = min(near, key=lambda one: (one.max_num_batched_tokens < tokens, abs(one.max_num_batched_tokens - tokens)))
         spread = max(_sum(one) for one in near) - min(_sum(one) for one in near)
         reason = f"overheads of the nearest measured run ({row.topology}, max-num-seqs {row.max_num_seqs})"
-        return _Overheads(
-            row.non_torch_gib, row.peak_activation_gib, row.cudagraph_estimate_gib, round(spread / 2, 2), reason
-        )
+        estimate = row.cudagraph_estimate_gib if graphs else 0.0
+        return _Overheads(row.non_torch_gib, row.peak_activation_gib, estimate, round(spread / 2, 2), reason)
     non_torch = max((row.non_torch_gib for row in near), default=2.5)
     width = model.hidden_size or ASSUMED_HIDDEN
     activation = round(tokens * width * ACTIVATION_BYTES_PER_TOKEN_AND_WIDTH / 2**30, 2)

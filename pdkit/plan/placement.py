@@ -40,14 +40,15 @@ class Process:
 
 
 class DoesNotSpreadError(ValueError):
-    """The endpoint cannot be spread evenly over nodes; the message says why and what would work."""
+    """The endpoints cannot be spread over nodes; the message says why."""
+
+
+MOST_GPUS = 1024
+"""GPUs of one deployment that are placed; far beyond any NVLink domain, so that a typo ends here."""
 
 
 def shape_on_nodes(topology: Topology, gpus_per_node: int) -> tuple[int, int]:
-    """(nodes, GPUs per node) of one endpoint, the fewest nodes over which it spreads evenly.
-
-    Raises DoesNotSpreadError when ranks would be cut unevenly.
-    """
+    """(nodes, GPUs per node) of one endpoint, the fewest nodes over which it spreads evenly."""
     rank = topology.gpus_per_rank
     if rank <= gpus_per_node:
         most = gpus_per_node // rank
@@ -56,16 +57,18 @@ def shape_on_nodes(topology: Topology, gpus_per_node: int) -> tuple[int, int]:
     nodes = -(-rank // gpus_per_node)
     while nodes <= rank and rank % nodes:
         nodes += 1
-    if topology.pp == 1 and topology.tp % nodes:
-        raise DoesNotSpreadError(f"TP{topology.tp} does not spread evenly over {nodes} nodes")
     return nodes * topology.dp, rank // nodes
 
 
 def place(endpoints: list[tuple[Role, Topology, int]], gpus_per_node: int) -> list[Process]:
     """Processes of all endpoints, given as (role, topology, count) in order, on as few nodes as first fit finds.
 
-    Nodes are not limited here; the rule about the rack looks at the result. Raises DoesNotSpreadError.
+    Nodes are not limited here; the rule about the rack looks at the result. Raises DoesNotSpreadError for more than
+    MOST_GPUS.
     """
+    wanted = sum(topology.gpus * count for _, topology, count in endpoints)
+    if wanted > MOST_GPUS:
+        raise DoesNotSpreadError(f"{wanted} GPUs are more than the {MOST_GPUS} that pdkit places")
     free: list[int] = []
     processes: list[Process] = []
     for role, topology, count in endpoints:

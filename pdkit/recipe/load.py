@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pdkit.errors import Finding, RecipeError
-from pdkit.recipe.owned import OWNED_ENV, flag_name, owner_of_flag
+from pdkit.recipe.owned import OWNED_ENV, OWNED_FLAGS, flag_name, owner_of_flag
 from pdkit.recipe.schema import ROLES, Recipe
 from pdkit.recipe.source import ReadText, Source, load_sources, read_file
 from pdkit.recipe.yaml_marks import Path
@@ -41,7 +42,7 @@ def _validate(source: Source) -> Recipe:
         recipe = Recipe.model_validate(source.data)
     except ValidationError as error:
         raise RecipeError.of(*_ordered(_findings(error.errors(), source))) from None
-    refused = _ordered(_owned(recipe, source))
+    refused = _ordered([*_owned(recipe, source), *_misplaced(recipe, source)])
     if refused:
         raise RecipeError.of(*refused)
     return recipe
@@ -65,13 +66,26 @@ def _findings(details: list[ErrorDetails], source: Source) -> Iterator[Finding]:
     for path, same in by_path.items():
         if not any(other[: len(path)] == path and len(other) > len(path) for other in by_path if path):
             finding = _finding(same[0], path, source)
-            others = dict.fromkeys(_lower(detail["msg"]) for detail in same[1:])
+            others = dict.fromkeys(_complaint(detail) for detail in same[1:])
             joined = " or ".join([finding.message, *(text for text in others if text not in finding.message)])
-            yield replace(finding, message=joined)
+            yield replace(finding, message=joined.replace(" or should be ", " or "))
 
 
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
+_SHOULD_BE = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "a mapping",
+    "string_type": "text",
+}
+
+
+def _complaint(detail: ErrorDetails) -> str:
+    text = detail["msg"]
+    return f"should be {_SHOULD_BE[detail['type']]}" if detail["type"] in _SHOULD_BE else text[:1].lower() + text[1:]
 
 
 def _finding(detail: ErrorDetails, path: Path, source: Source) -> Finding:
@@ -86,10 +100,34 @@ def _finding(detail: ErrorDetails, path: Path, source: Source) -> Finding:
         return Finding("PD109", "error", message, source.at(path[:-1], key=True), f"add `{path[-1]}:`")
     if kind == "roles":
         return Finding("PD111", "error", detail["msg"], f"{source.file}:1:1", "see docs/recipe.md")
-    message = f"`{dotted}`: {_lower(detail['msg'])}"
-    expected = str(detail.get("ctx", {}).get("expected", ""))
-    fix = nearest(_text_at(source.data, path), [part.strip(" '") for part in expected.replace(" or ", ",").split(",")])
-    return Finding("PD104", "error", message, source.at(path), fix if kind == "literal_error" else "")
+    return Finding("PD104", "error", f"`{dotted}`: {_complaint(detail)}", source.at(path), _hint(detail, path, source))
+
+
+def _hint(detail: ErrorDetails, path: Path, source: Source) -> str:
+    """What to write instead of a wrong value: the nearest choice, quotes, or what the setting means."""
+    value: Any = source.data
+    for part in path:
+        value = value[part]
+    if detail["type"] == "literal_error":
+        expected = str(detail.get("ctx", {}).get("expected", "")).replace(" or ", ",")
+        return nearest(str(value), [part.strip(" '") for part in expected.split(",")])
+    if detail["type"] == "string_type" and isinstance(value, (bool, int, float)):
+        return "put it in quotes"
+    return _meaning(path)
+
+
+def _meaning(path: Path) -> str:
+    """The docstring of the setting at `path`, or of the nearest one around it."""
+    model: Any = Recipe
+    text = ""
+    for part in path:
+        field = next((one for name, one in model.model_fields.items() if part in (name, one.alias)), None)
+        if field is not None:
+            text = field.description or text
+        model = _model_of(model, part)
+        if model is None:
+            break
+    return text
 
 
 def _written_path(loc: tuple[str | int, ...], source: Source) -> Path:
@@ -104,12 +142,6 @@ def _written_path(loc: tuple[str | int, ...], source: Source) -> Path:
             path.append(part)
             here = here[part] if part < len(here) else None
     return tuple(path)
-
-
-def _text_at(data: Any, path: Path) -> str:
-    for part in path:
-        data = data[part]
-    return str(data)
 
 
 def _place(path: Path) -> str:
@@ -160,7 +192,7 @@ def _owned(recipe: Recipe, source: Source) -> Iterator[Finding]:
         for key in settings.args:
             owner = owner_of_flag(key)
             if owner is None and flag_name(key) == "compilation-config" and _has_graph_mode(settings.args[key]):
-                owner = "<role>.cudagraph_mode"
+                owner = OWNED_FLAGS["compilation-config.cudagraph-mode"]
             if owner:
                 message = f"pdkit sets the vLLM flag `--{key.lstrip('-')}` itself"
                 yield _refused(message, owner, role, source.at((role, "args", key), key=True))
@@ -168,6 +200,28 @@ def _owned(recipe: Recipe, source: Source) -> Iterator[Finding]:
             if key in OWNED_ENV:
                 message = f"pdkit sets the variable `{key}` itself"
                 yield _refused(message, OWNED_ENV[key], role, source.at((role, "env", key), key=True))
+
+
+def _misplaced(recipe: Recipe, source: Source) -> Iterator[Finding]:
+    """Values of the right type that mean nothing where they stand."""
+    for role in ("common", *ROLES):
+        settings = getattr(recipe, role)
+        for key, value in settings.args.items() if settings else ():
+            if flag_name(key) == "compilation-config" and not _is_mapping(value):
+                message, at = f"`{role}.args.{key}` should be a mapping", source.at((role, "args", key))
+                yield Finding("PD104", "error", message, at, "for example {mode: 3}")
+    for role in ("prefill", "decode"):
+        if getattr(getattr(recipe, role), "sized_for", None):
+            at = source.at((role, "sized_for"), key=True)
+            yield Finding("PD111", "error", f"`sized_for` says nothing about {role}", at, "only `agg` takes it")
+
+
+def _is_mapping(value: Any) -> bool:
+    """Whether a flag's value is a mapping, or its JSON."""
+    try:
+        return isinstance(json.loads(value) if isinstance(value, str) else value, dict)
+    except ValueError:
+        return False
 
 
 def _refused(message: str, owner: str, role: str, at: str) -> Finding:

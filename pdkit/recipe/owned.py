@@ -38,10 +38,31 @@ OWNED_FLAGS: dict[str, str] = {
     "max-num-seqs": "<role>.max_num_seqs",
     "max-num-batched-tokens": "<role>.max_num_batched_tokens",
     "max-cudagraph-capture-size": "<role>.max_cudagraph_capture_size",
+    "compilation-config.cudagraph-mode": "<role>.cudagraph_mode",
     "speculative-config": "common.mtp",
     "kv-transfer-config": "common.kv_transfer",
     "disaggregation-mode": "the roles `prefill`, `decode` and `agg` themselves",
 }
+
+ALIASES: dict[str, str] = {
+    "cc": "compilation-config",
+    "device-memory-utilization": "gpu-memory-utilization",
+    "dp": "data-parallel-size",
+    "dpa": "data-parallel-address",
+    "dpe": "data-parallel-external-lb",
+    "dph": "data-parallel-hybrid-lb",
+    "dpl": "data-parallel-size-local",
+    "dpn": "data-parallel-rank",
+    "dpp": "data-parallel-rpc-port",
+    "dpr": "data-parallel-start-rank",
+    "ep": "enable-expert-parallel",
+    "n": "nnodes",
+    "pp": "pipeline-parallel-size",
+    "r": "node-rank",
+    "sc": "speculative-config",
+    "tp": "tensor-parallel-size",
+}
+"""vLLM's short spellings of the flags that pdkit sets."""
 
 OWNED_ENV: dict[str, str] = {
     "VLLM_NIXL_SIDE_CHANNEL_HOST": "nothing: it is the node's own address",
@@ -56,11 +77,13 @@ OWNED_ENV: dict[str, str] = {
 
 
 def flag_name(key: str) -> str:
-    """A flag as vLLM spells it, without dashes in front and without `no-`: `no_enable_x` is `enable-x`."""
-    name = key.strip().lstrip("-").replace("_", "-")
-    return name.removeprefix("no-")
+    """A flag as vLLM spells it in full, without dashes and `no-` in front: `no_enable_x` is `enable-x`."""
+    name = key.strip().lstrip("-").replace("_", "-").removeprefix("no-")
+    head, dot, rest = name.partition(".")
+    return ALIASES.get(head, head) + dot + rest
 
 
 def owner_of_flag(key: str) -> str | None:
     """Where a recipe says what this flag says, or None for a free flag; a dotted flag has its parent's place."""
-    return OWNED_FLAGS.get(flag_name(key).partition(".")[0])
+    name = flag_name(key)
+    return OWNED_FLAGS.get(name) or OWNED_FLAGS.get(name.partition(".")[0])

@@ -48,6 +48,14 @@ def read_file(path: FilePath) -> str:
         raise RecipeError.of(Finding("PD105", "error", f"cannot be read: {error}", f"{path}:1:1")) from None
 
 
+def is_file(path: FilePath) -> bool:
+    """Whether `path` is a file; a name that the file system cannot hold is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def load_sources(path: FilePath, sets: tuple[str, ...] = (), read: ReadText = read_file) -> list[Source]:
     """The sources of all recipes that one file stands for: one, or as many as its `matrix` expands to.
 
@@ -76,7 +84,7 @@ def _with_bases(path: FilePath, chain: tuple[FilePath, ...], read: ReadText) -> 
         base = path.parent / name
         if base.resolve() in [one.resolve() for one in (*chain, path)]:
             raise RecipeError.of(Finding("PD106", "error", f"`extends: {name}` leads back to this file", at))
-        if not base.is_file():
+        if not is_file(base):
             message, fix = f"`extends: {name}`: no such file", f"the path is relative to {path.parent}"
             raise RecipeError.of(Finding("PD106", "error", message, at, fix))
         below = _with_bases(base, (*chain, path), read)
@@ -114,10 +122,12 @@ def _apply_set(source: Source, text: str) -> None:
     value = parse(right, name)
     path = tuple(left.split("."))
     document = _nested(path, value.data)
+    document.values[path] = Mark(name, 1, 1 + len(left) + 1)
     for depth in range(1, len(path) + 1):
         document.keys[path[:depth]] = Mark(name, 1, 1 + len(".".join(path[: depth - 1])) + (depth > 1))
-    for part, mark in value.values.items():
-        document.values[(*path, *part)] = Mark(name, mark.line, mark.column + len(left) + 1)
+    for table, marks in ((document.keys, value.keys), (document.values, value.values)):
+        for part, mark in marks.items():
+            table[(*path, *part)] = Mark(name, mark.line, mark.column + (len(left) + 1 if mark.line == 1 else 0))
     _overlay(source, document)
 
 

@@ -62,6 +62,13 @@ def fits_rack(case: Case) -> Iterator[Hit]:
             path=case.where(largest.role, "endpoints"),
             fix="fewer endpoints or smaller topologies",
         )
+    frontends = plan.recipe.infra.frontends
+    if frontends > plan.nodes > 0:
+        yield Hit(
+            message=f"{frontends} frontends on {plan.nodes} nodes: a node takes one, the others would be left out",
+            path=("infra", "frontends"),
+            fix=f"at most {plan.nodes}",
+        )
 
 
 @rule(

@@ -32,8 +32,7 @@ def ports_are_free(case: Case) -> Iterator[Hit]:
 )
 def flags_are_known(case: Case) -> Iterator[Hit]:
     """Free `args` against the flags of the recipe's vLLM version."""
-    version = case.plan.recipe.engine.vllm
-    table = flags.flag_table(version)
+    table = flags.flag_table(case.plan.recipe.engine.vllm, case.source.at(("engine", "vllm")))
     for role in case.plan.roles.values():
         for name in role.settings.args:
             if flags.lookup(name, table) is not None:
