@@ -161,5 +161,5 @@ def _cpu_at(samples: Sequence[Sample], moment: float) -> dict[Thread, float]:
 
 def _last_words(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"error|exception|reason", line, re.IGNORECASE)]
+    telling = [line for line in lines if re.search(r"\b(ERROR|\w+(Error|Exception))\b", line)]
     return (telling or lines or [""])[-1]

@@ -25,11 +25,11 @@ def reasons_against(
 
 def _requests(asked: int, measured: Measurements) -> list[str]:
     reasons = []
-    if output_tokens(measured.trace) == 0:
-        reasons.append("not a single token was generated")
     if measured.failed:
         why = f" (the first: {measured.first_error})" if measured.first_error else ""
         reasons.append(f"{measured.failed} of {measured.sent} requests failed{why}")
+    if output_tokens(measured.trace) == 0:
+        reasons.append("not a single token was generated")
     if measured.empty:
         reasons.append(f"{measured.empty} of {measured.sent} requests were answered without a token")
     if measured.sent != asked:

@@ -140,7 +140,7 @@ def mean_in_flight(trace: Trace) -> float:
 
 
 def peak_in_flight(trace: Trace) -> int:
-    """Most requests in flight at one moment, in whole microseconds: one ending as another begins does not overlap it."""
+    """Most requests in flight at one moment, in whole microseconds; one ending as another begins does not overlap."""
     changes = [(round(request.start_seconds, 6), 1) for request in trace]
     changes += [(round(request.end_seconds, 6), -1) for request in trace]
     now = peak = 0

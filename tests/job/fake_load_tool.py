@@ -77,7 +77,7 @@ def main() -> int:
     with Path(os.environ["FAKE_CALLS"]).open("a") as calls:
         calls.write(f"{asked.max_concurrency} {asked.num_prompts} {asked.num_warmups} {asked.seed}\n")
     if wrong == "exit-3":
-        print("RuntimeError: no such model\nbye")
+        print("KeyError: x\nRuntimeError: no such model\nerror details\nbye")
         return 3
     if wrong == "hangs":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
