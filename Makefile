@@ -64,7 +64,7 @@ rack-deps: ## Slurm's packages for the virtual rack, by apt (root)
 	$(call step,rack packages,pdkit/rack/install.sh)
 
 .PHONY: engines
-engines: ## vLLM (CPU), Dynamo and NIXL for this machine: .venv-vllm, kept in ~/.cache/pdkit
+engines: .venv/complete ## vLLM (CPU), Dynamo and NIXL for this machine: .venv-vllm, kept in ~/.cache/pdkit
 	$(call step,engines,$(if $(call is_folder,.venv-vllm),pdkit/laptop/install.sh .venv-vllm,mkdir -p $(CACHE) && pdkit/laptop/install.sh $(ENGINES) && ln -sfn $(ENGINES) .venv-vllm))
 
 # a real folder, put there by hand: left where it is
