@@ -11,6 +11,9 @@ NIXL_PROGRESS_DELAY_US = 1000
 """Long enough that an idle engine takes 1 % of a core, short beside the milliseconds of one transfer."""
 
 
+LOOPBACK = "127.0.0.1"
+
+
 def laptop_environment(omp_threads: int = 1) -> dict[str, str]:
     """What to add to the environment of each engine and frontend of the local launcher; never on a GPU node.
 
@@ -30,6 +33,21 @@ def laptop_environment(omp_threads: int = 1) -> dict[str, str]:
         "TRANSFORMERS_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        # NIXL's handshake stays on the loopback
-        "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+        # every listener stays on the loopback: NIXL's handshake, torch's rendezvous, Dynamo's planes
+        "VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK,
+        "VLLM_HOST_IP": LOOPBACK,
+        "DYN_TCP_RPC_HOST": LOOPBACK,
+        "DYN_TCP_RESPONSE_STREAM_HOST": LOOPBACK,
+        "DYN_EVENT_PLANE_HOST": LOOPBACK,
+        "DYN_SYSTEM_HOST": LOOPBACK,
+    }
+
+
+def local_dynamo_environment(discovery: Path) -> dict[str, str]:
+    """Dynamo without etcd and NATS: workers and frontend find each other in the folder `discovery`, one per deployment."""
+    return {
+        "DYN_DISCOVERY_BACKEND": "file",
+        "DYN_FILE_KV": str(discovery),
+        "DYN_REQUEST_PLANE": "tcp",
+        "DYN_EVENT_PLANE": "zmq",
     }

@@ -31,9 +31,13 @@ Problem = dict[str, str]
 def _sold(pick: random.Random, name: str, things: str) -> tuple[str, list[str], int]:
     boxes, each, morning, evening = (pick.randint(*limits) for limits in ((4, 9), (12, 30), (5, 20), (5, 20)))
     total, gone = boxes * each, morning + evening
+    question = (
+        f"{name} brings {boxes} boxes of {things} to the market, and every box holds {each} {things}. In the "
+        f"morning {morning} {things} are sold, in the evening {evening} more. How many {things} does {name} take "
+        f"back home?"
+    )
     return (
-        f"{name} brings {boxes} boxes of {things} to the market, and every box holds {each} {things}. In the morning "
-        f"{morning} {things} are sold, in the evening {evening} more. How many {things} does {name} take back home?",
+        question,
         [
             f"{name} brings {boxes} * {each} = {total} {things}.",
             f"Together {morning} + {evening} = {gone} {things} are sold.",
@@ -46,9 +50,13 @@ def _sold(pick: random.Random, name: str, things: str) -> tuple[str, list[str], 
 def _earned(pick: random.Random, name: str, things: str) -> tuple[str, list[str], int]:
     first, second, price, cost = (pick.randint(*limits) for limits in ((10, 40), (10, 40), (2, 9), (3, 18)))
     total = first + second
+    question = (
+        f"On Monday {name} paints {first} {things}, and on Tuesday another {second}. A shop pays {price} dollars "
+        f"for each of the {things}, but {name} has to spend {cost} dollars on paint. How many dollars does {name} "
+        f"keep in the end?"
+    )
     return (
-        f"On Monday {name} paints {first} {things}, and on Tuesday another {second}. A shop pays {price} dollars for each "
-        f"of the {things}, but {name} has to spend {cost} dollars on paint. How many dollars does {name} keep in the end?",
+        question,
         [
             f"{name} paints {first} + {second} = {total} {things}.",
             f"The shop pays {total} * {price} = {total * price} dollars.",
@@ -61,9 +69,13 @@ def _earned(pick: random.Random, name: str, things: str) -> tuple[str, list[str]
 def _shared(pick: random.Random, name: str, things: str) -> tuple[str, list[str], int]:
     friends, each, own, lost = (pick.randint(*limits) for limits in ((3, 8), (6, 25), (30, 60), (2, 5)))
     total = friends * each
+    question = (
+        f"{name} owns {own} {things} and finds {total} more in the cellar. The {total} found ones are shared "
+        f"equally among {friends} cousins, and {name} gives each cousin {lost} of the own ones too. How many "
+        f"{things} does a cousin get?"
+    )
     return (
-        f"{name} owns {own} {things} and finds {total} more in the cellar. The {total} found ones are shared equally among "
-        f"{friends} cousins, and {name} gives each cousin {lost} of the own ones too. How many {things} does a cousin get?",
+        question,
         [
             f"Each cousin gets {total} / {friends} = {each} of the found {things}.",
             f"With the own ones it is {each} + {lost} = {each + lost} {things}.",
@@ -75,9 +87,13 @@ def _shared(pick: random.Random, name: str, things: str) -> tuple[str, list[str]
 def _filled(pick: random.Random, name: str, things: str) -> tuple[str, list[str], int]:
     rows, columns, broken, spare = (pick.randint(*limits) for limits in ((5, 15), (6, 20), (2, 15), (20, 90)))
     places, needed = rows * columns, rows * columns + broken
+    question = (
+        f"A wall has {rows} rows with {columns} places for {things} in each row. While filling it {name} breaks "
+        f"{broken} {things} and must replace them; afterwards {spare} {things} remain. How many {things} did "
+        f"{name} have at first?"
+    )
     return (
-        f"A wall has {rows} rows with {columns} places for {things} in each row. While filling it {name} breaks {broken} "
-        f"{things} and must replace them; afterwards {spare} {things} remain. How many {things} did {name} have at first?",
+        question,
         [
             f"The wall takes {rows} * {columns} = {places} {things}.",
             f"With the broken ones {places} + {broken} = {needed} {things} are used.",
@@ -90,9 +106,13 @@ def _filled(pick: random.Random, name: str, things: str) -> tuple[str, list[str]
 def _doubled(pick: random.Random, name: str, things: str) -> tuple[str, list[str], int]:
     start, added, taken = (pick.randint(*limits) for limits in ((8, 60), (3, 30), (2, 16)))
     total = 2 * start + added
+    question = (
+        f"A drawer holds {start} {things}. Over the summer {name} doubles that number and then adds {added} "
+        f"{things} from a flea market, but {taken} of all those {things} turn out to be broken. How many good "
+        f"{things} are in the drawer?"
+    )
     return (
-        f"A drawer holds {start} {things}. Over the summer {name} doubles that number and then adds {added} {things} from a "
-        f"flea market, but {taken} of all those {things} turn out to be broken. How many good {things} are in the drawer?",
+        question,
         [
             f"Doubled there are 2 * {start} = {2 * start} {things}.",
             f"With the flea market it is {2 * start} + {added} = {total} {things}.",

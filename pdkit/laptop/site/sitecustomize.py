@@ -1,4 +1,4 @@
-"""Workarounds that let vLLM, NIXL and torchvision run on a laptop's CPU; Python imports this file from PYTHONPATH at start.
+"""Workarounds that let vLLM, NIXL and torchvision run on a laptop's CPU, imported by Python itself from PYTHONPATH.
 
 Each workaround has its own switch, an environment variable, and does nothing without it. `pdkit.laptop.environment`
 sets all three, for laptop engines only. They change the inside of other packages: they must never reach a GPU node.
