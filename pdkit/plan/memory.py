@@ -21,6 +21,8 @@ WEIGHTS_ERROR = 0.08
 """Estimated against measured weights: -0.5 % (TEP8) and -6.6 % (TP4DP4+EP); replicated parts are not modelled."""
 ACTIVATION_BYTES_PER_TOKEN_AND_WIDTH = 32
 """Peak activation per batched token and hidden unit, a guess that the error band covers."""
+OVERHEADS_ERROR_GIB = 1.5
+"""Least error of overheads taken from a neighbour: rows of one topology with near sizes differ by up to 1.1 GiB."""
 ASSUMED_HIDDEN = 8192
 """Where the facts do not tell a model's width."""
 
@@ -160,13 +162,15 @@ def _overheads(model: ModelFacts, rows: list[MeasuredMemory], same: list[Measure
     if near and tokens <= max(row.max_num_batched_tokens for row in near):
         row = min(near, key=lambda one: (one.max_num_batched_tokens < tokens, abs(one.max_num_batched_tokens - tokens)))
         spread = max(_sum(one) for one in near) - min(_sum(one) for one in near)
+        error = round(max(spread, OVERHEADS_ERROR_GIB), 2)
         reason = f"overheads of the nearest measured run ({row.topology}, max-num-seqs {row.max_num_seqs})"
         estimate = row.cudagraph_estimate_gib if graphs else 0.0
-        return _Overheads(row.non_torch_gib, row.peak_activation_gib, estimate, round(spread / 2, 2), reason)
-    non_torch = max((row.non_torch_gib for row in near), default=2.5)
+        return _Overheads(row.non_torch_gib, row.peak_activation_gib, estimate, error, reason)
+    # Beyond the largest measured step a topology's own rows say little: the largest of this hardware are nearer.
+    non_torch = max((row.non_torch_gib for row in rows), default=2.5)
     width = model.hidden_size or ASSUMED_HIDDEN
     activation = round(tokens * width * ACTIVATION_BYTES_PER_TOKEN_AND_WIDTH / 2**30, 2)
-    estimate = (max((row.cudagraph_estimate_gib for row in near), default=3.0)) if graphs else 0.0
+    estimate = max((row.cudagraph_estimate_gib for row in rows), default=3.0) if graphs else 0.0
     error = round(activation / 2 + non_torch / 2 + estimate / 2, 2)
     return _Overheads(non_torch, activation, estimate, error, f"overheads estimated for {tokens} tokens a step")
 
