@@ -21,10 +21,19 @@ PlanOf = Callable[..., Plan]
 def _model(full: int, gdn: int, mtp_layers: int = 1, hidden: int | None = 64) -> ModelFacts:
     linear = Gdn(layers=gdn, num_k_heads=4, num_v_heads=4, k_head_dim=16, v_head_dim=16, conv_kernel=4)
     return ModelFacts(
-        name="m", architecture="a", dtype="bfloat16", max_position_embeddings=4096, full_attention_layers=full,
-        num_kv_heads=2, head_dim=16, weights=None, hidden_size=hidden, mtp_layers=mtp_layers, gdn=linear if gdn else None,
+        name="m",
+        architecture="a",
+        dtype="bfloat16",
+        max_position_embeddings=4096,
+        full_attention_layers=full,
+        num_kv_heads=2,
+        head_dim=16,
+        weights=None,
+        hidden_size=hidden,
+        mtp_layers=mtp_layers,
+        gdn=linear if gdn else None,
         moe=Moe(experts=16, active_experts=4),
-    )  # fmt: skip
+    )
 
 
 SHAPE = CacheShape(attention_bytes_per_token=64, state_bytes_per_layer=2048, default_block_size=16)
