@@ -89,9 +89,10 @@ def status(folder: Folder = None, as_json: Json = False) -> None:
         nodes = [{**dataclasses.asdict(state), "up": state.up} for state in states]
         typer.echo(json.dumps({"rack": racks.to_record(config), "nodes": nodes}))
         return
-    from rich.console import Console  # noqa: PLC0415 - only a person needs it
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    # Only a person needs rich.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     up = sum(state.up for state in states)
     table = Table(

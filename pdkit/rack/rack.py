@@ -106,8 +106,11 @@ def _power(config: RackConfig, node: str) -> None:
 def stop(config: RackConfig, *, wipe: bool = False) -> None:
     """End every process, job and namespace of the rack; with `wipe`, remove its folder too."""
     requirements.require_root()
-    if stored(config.folder) is None:
+    # What the folder remembers is what was started, whatever the caller believes.
+    started = stored(config.folder)
+    if started is None:
         return
+    config = started
     with _locked(config):
         daemons.refuse_strangers(config)
         for daemon in daemons.running(config.head, "slurmctld"):

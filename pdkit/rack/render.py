@@ -19,7 +19,8 @@ _FOLDERS = ("etc", "gpu", "lib", "local", "log", "munge", "pid", "spool", "state
 
 def rendered(config: RackConfig, proctrack: str) -> dict[Path, str]:
     """Every configuration file and its text: same configuration, same bytes."""
-    import jinja2  # noqa: PLC0415 - only a start needs it; the other commands answer faster without
+    # Only a start needs it; the other commands answer faster without.
+    import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
