@@ -138,6 +138,45 @@ def render(
         typer.echo(f"  submit: cd {folder} && sbatch job.sbatch")
 
 
+@app.command(epilog="Example: pdkit run recipes/local/tiny_pd.yaml")
+def run(
+    recipe: RecipeFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder in which run folders are made.")] = Path(
+        "runs"
+    ),
+    sets: Sets = [],  # noqa: B006
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run of this recipe.")] = False,
+    engines: Annotated[Path | None, typer.Option(help="Python environment with vllm, ai-dynamo and nixl.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Run in spite of findings; the later stages still judge.")
+    ] = False,
+) -> None:
+    """Serve a recipe on this machine, prove it ready, gate its answers, sweep it and draw the report."""
+    from pdkit.launch.local import run_local
+    from pdkit.launch.run import engine_environment, find_unfinished, finished, prepare
+    from pdkit.launch.watch import watching
+    from pdkit.results.report import build_report
+
+    find = find_unfinished(recipe, tuple(sets), output) if resume else prepare(recipe, tuple(sets), output, force=force)
+    folder, one = find
+    if resume and finished(folder):
+        typer.echo(f"{folder}: nothing is missing; report: {folder / 'report.html'}")
+        return
+    environment = engine_environment(one, engines)
+    typer.echo(f"run folder: {folder}")
+    try:
+        with watching(_console()) as watch:
+            code = run_local(folder, one, environment, watch)
+    finally:
+        typer.echo(f"report: {build_report([folder], [], folder / 'report.html')}")
+    if code:
+        import json as json_
+
+        result = json_.loads((folder / "result.json").read_text(encoding="utf-8"))
+        sys.stderr.write(f"{result['message']}\n")
+        raise typer.Exit(code)
+
+
 @app.command(epilog="Example: pdkit schema > recipe.schema.json")
 def schema() -> None:
     """Print the JSON Schema of recipes, so that editors complete and check them."""

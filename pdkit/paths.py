@@ -13,6 +13,11 @@ def shipped(name: str) -> Path:
     return installed if installed.is_dir() else _PACKAGE.parent / name
 
 
+def expand(text: str) -> str:
+    """`{pdkit}` becomes the package's own folder, where the tiny model of the local recipes lies."""
+    return text.replace("{pdkit}", str(_PACKAGE))
+
+
 def facts_folder(kind: str) -> Path:
     """The folder of fact files of one kind: `models`, `hardware` or `vllm`."""
     return _PACKAGE / "facts" / kind

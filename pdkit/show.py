@@ -33,7 +33,7 @@ def show_plan(console: Console, plan: Plan, findings: Sequence[Finding]) -> None
     roles = list(plan.roles.values())
     title = Text.assemble((plan.recipe.name, "bold"), f"  {plan.model.name} on {plan.hardware.name}")
     head = f"{plan.gpus} GPUs on {plan.nodes} nodes, {_load(plan)}"
-    idle = plan.nodes * plan.hardware.gpus_per_node - plan.gpus
+    idle = plan.gpus_allocated - plan.gpus
     head += f"; {idle} GPUs of these nodes stay idle" if idle else ""
     parts: list[RenderableType] = [
         Text(head),

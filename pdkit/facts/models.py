@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pdkit.errors import RecipeError
-from pdkit.paths import facts_folder
+from pdkit.facts.config_fields import HINT, check_fields
+from pdkit.facts.weights import weights_from_config
+from pdkit.paths import expand, facts_folder
 from pdkit.recipe.yaml_marks import parse
 
 
@@ -112,14 +114,13 @@ def model_facts(name: str, at: str) -> ModelFacts:
         return _shipped_model(name)
     if name.startswith(("http://", "https://")):
         return _from_config(_download(name, at), name, at)
-    path = Path(name)
-    if path.is_dir():
-        path /= "config.json"
-    if path.is_file():
+    path = _config_file(name)
+    if path is not None:
         try:
-            return _from_config(json.loads(path.read_text(encoding="utf-8")), path.parent.name or name, at)
-        except ValueError as error:
-            raise RecipeError(f"{path} is not JSON: {error}", at=at, code="PD112") from None
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise RecipeError(f"{path} is not JSON: {error}", at=at, fix=HINT, code="PD112") from None
+        return _from_config(config, path.parent.name or name, at)
     close = difflib.get_close_matches(name, known_models(), n=1)
     fix = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known_models())}; or a path to a config.json"
     raise RecipeError(f"no facts for the model `{name}`", at=at, fix=fix, code="PD112")
@@ -133,6 +134,15 @@ def _shipped_model(name: str) -> ModelFacts:
         data[key] = kind(**data[key]) if data.get(key) else None
     data["measured"] = tuple(MeasuredMemory(**row) for row in data.get("measured", []))
     return ModelFacts(**data)
+
+
+def _config_file(name: str) -> Path | None:
+    path = Path(expand(name))
+    try:
+        path = path / "config.json" if path.is_dir() else path
+        return path if path.is_file() else None
+    except OSError:  # longer than a file name may be
+        return None
 
 
 def _download(url: str, at: str) -> Any:
@@ -149,22 +159,24 @@ def _download(url: str, at: str) -> Any:
 
 def _from_config(config: Any, name: str, at: str) -> ModelFacts:
     if not isinstance(config, dict):
-        raise RecipeError(f"the config.json of `{name}` is not a mapping", at=at, code="PD113")
-    return config_facts({**config, **config.get("text_config", {})}, name, at)
+        raise RecipeError(f"the config.json of `{name}` is not a mapping", at=at, fix=HINT, code="PD113")
+    text = config.get("text_config") or {}
+    if not isinstance(text, dict):
+        message = f"`text_config` in the config.json of `{name}` is not a mapping"
+        raise RecipeError(message, at=at, fix=HINT, code="PD113")
+    return config_facts({**config, **text}, name, at)
 
 
 def config_facts(config: dict[str, Any], name: str, at: str) -> ModelFacts:
     """Facts out of a Hugging Face text config; RecipeError PD113 names the field that is missing or not supported."""
 
     def need(key: str) -> Any:
-        if config.get(key) is None:
+        if not config.get(key):
             fix = f"add `{key}` to the config, or choose a model that pdkit knows: {', '.join(known_models())}"
             raise RecipeError(f"the config.json of `{name}` has no `{key}`", at=at, fix=fix, code="PD113")
         return config[key]
 
-    if config.get("kv_lora_rank"):
-        message = f"`kv_lora_rank` in the config.json of `{name}`: multi-head latent attention is not planned yet"
-        raise RecipeError(message, at=at, code="PD113")
+    check_fields(config, name, at)
     layers, heads = need("num_hidden_layers"), need("num_attention_heads")
     full = _full_attention_layers(config, layers)
     moe = _moe(config, need)
@@ -181,7 +193,7 @@ def config_facts(config: dict[str, Any], name: str, at: str) -> ModelFacts:
     hidden = need("hidden_size")
     return ModelFacts(
         name=name,
-        architecture=(config.get("architectures") or ["unknown"])[0],
+        architecture=str((config.get("architectures") or ["unknown"])[0]),
         dtype=config.get("dtype") or need("torch_dtype"),
         max_position_embeddings=need("max_position_embeddings"),
         hidden_size=hidden,
@@ -192,12 +204,17 @@ def config_facts(config: dict[str, Any], name: str, at: str) -> ModelFacts:
         ssm_dtype=config.get("mamba_ssm_dtype"),
         gdn=gdn,
         moe=moe,
-        weights=None,
+        weights=_weights(config, full),
     )
 
 
+def _weights(config: dict[str, Any], full_layers: int) -> Weights | None:
+    sizes = weights_from_config(config, full_layers)
+    return sizes and Weights(experts_gib=sizes[0], dense_gib=sizes[1], total_gib=sum(sizes))
+
+
 def _moe(config: dict[str, Any], need: Any) -> Moe | None:
-    experts = config.get("num_experts") or config.get("n_routed_experts")
+    experts = config.get("num_experts") or config.get("n_routed_experts") or config.get("num_local_experts")
     return Moe(experts=experts, active_experts=need("num_experts_per_tok")) if experts else None
 
 
@@ -206,5 +223,3 @@ def _full_attention_layers(config: dict[str, Any], layers: int) -> int:
         return sum(kind == "full_attention" for kind in config["layer_types"])
     interval = config.get("full_attention_interval")
     return layers // interval if interval else layers
-
-

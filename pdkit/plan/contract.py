@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pdkit.errors import Finding
+from pdkit.paths import expand
 from pdkit.plan.decision import Decision
 from pdkit.plan.plan import Plan, RolePlan
 
@@ -21,10 +22,12 @@ def plan_data(plan: Plan, findings: Iterable[Finding]) -> dict[str, Any]:
         "recipe": plan.recipe.name,
         "digest": plan.digest,
         "model": plan.model.name,
+        "served_name": plan.served_name,
         "hardware": plan.hardware.name,
+        "device": plan.hardware.device,
         "gpus": plan.gpus,
         "nodes": plan.nodes,
-        "gpus_allocated": plan.nodes * plan.hardware.gpus_per_node,
+        "gpus_allocated": plan.gpus_allocated,
         "workload": {"isl": workload.isl, "osl": workload.osl, "concurrency": workload.concurrency},
         "block_size": {
             "agreed": plan.agreed_block_size,
@@ -43,10 +46,13 @@ def plan_data(plan: Plan, findings: Iterable[Finding]) -> dict[str, Any]:
                 "ranks": list(process.ranks),
                 "name": process.name,
                 "headless": process.headless,
+                "system_port": None if process.headless else plan.process_ports[process.name].system,
             }
             for process in plan.placement
         ],
+        "frontends": [asdict(port) for port in plan.ports if port.owner.startswith("frontend")],
         "ports": [asdict(port) for port in plan.ports],
+        "hybrid": plan.model.hybrid,
         "network": {
             "kv_transfer_mib_per_request": plan.kv_transfer_mib_per_request,
             **{role: asdict(one.network) for role, one in plan.roles.items()},
@@ -69,7 +75,9 @@ def _role(role: RolePlan) -> dict[str, Any]:
         "ssm_dtype": role.ssm_dtype,
     }
     return {
+        "model_path": expand(role.model_path),
         "topology": str(role.topology),
+        "tp": role.topology.tp,
         "endpoints": role.endpoints,
         "ranks": role.ranks,
         "gpus_per_endpoint": role.topology.gpus,
@@ -85,6 +93,7 @@ def _role(role: RolePlan) -> dict[str, Any]:
             "group_layers": layout.group_layers,
             "groups": {"attention": layout.attention_groups, "gdn": layout.gdn_groups},
             "blocks_per_request": layout.blocks_per_request(length),
+            "blocks": layout.blocks(role.memory.kv_cache_gib) if role.memory else None,
             "request_mib_per_gpu": round(layout.request_mib(length), 2),
             "padding_pct": round(role.shape.padding_pct(layout.block_size), 2),
         },

@@ -95,9 +95,24 @@ class Plan:
     kv_transfer_mib_per_request: float | None
 
     @property
+    def served_name(self) -> str:
+        """The name by which clients ask for the model."""
+        return self.recipe.model.served_name or self.recipe.model.path.rstrip("/").rsplit("/", 1)[-1]
+
+    @property
+    def http_port(self) -> int:
+        """Where the frontends listen."""
+        return self.recipe.infra.http_port + self.recipe.infra.port_shift
+
+    @property
     def gpus(self) -> int:
         """GPUs that engines use."""
         return sum(role.gpus for role in self.roles.values())
+
+    @property
+    def gpus_allocated(self) -> int:
+        """GPUs that the job holds, idle ones on its nodes included; on a machine without GPU the slots in use."""
+        return self.nodes * self.hardware.gpus_per_node if self.hardware.device == "cuda" else self.gpus
 
     @property
     def nodes(self) -> int:
@@ -125,7 +140,7 @@ def make_plan(loaded: Loaded) -> Plan:
         )
     except placement.DoesNotSpreadError as error:
         fault = str(error)
-    process_ports = ports.assign_ports(processes, topologies)
+    process_ports = ports.assign_ports(processes, topologies, recipe.infra.port_shift)
     decode = roles.get("decode")
     return Plan(
         recipe=recipe,
@@ -139,8 +154,11 @@ def make_plan(loaded: Loaded) -> Plan:
         placement_fault=fault,
         process_ports=process_ports,
         ports=tuple(ports.listening(processes, topologies, process_ports, recipe.infra)),
-        kv_transfer_mib_per_request=decode
-        and network.transfer_mib_per_request(decode.layout, decode.topology, recipe.workload.isl),
+        kv_transfer_mib_per_request=network.transfer_mib_per_request(
+            decode.layout, decode.topology, recipe.workload.isl
+        )
+        if decode
+        else None,
     )
 
 

@@ -42,7 +42,7 @@ class ProcessPorts:
     """Where torch's rendezvous listens, on the endpoint's first node; None when no rank is cut."""
 
 
-def assign_ports(processes: list[Process], topologies: dict[Role, Topology]) -> dict[str, ProcessPorts]:
+def assign_ports(processes: list[Process], topologies: dict[Role, Topology], shift: int = 0) -> dict[str, ProcessPorts]:
     """Ports of each process by its name. Endpoints are numbered over all roles, so no two endpoints share a range."""
     ports: dict[str, ProcessPorts] = {}
     endpoints = list(dict.fromkeys((process.role, process.endpoint) for process in processes))
@@ -55,11 +55,11 @@ def assign_ports(processes: list[Process], topologies: dict[Role, Topology]) -> 
         number, topology = endpoints.index(key), topologies[process.role]
         cut = process.processes > topology.dp
         ports[process.name] = ProcessPorts(
-            system=SYSTEM_BASE + number,
-            side_channel=SIDE_CHANNEL_BASE + starts[key],
-            kv_event=KV_EVENT_BASE + starts[key],
-            dp_rpc=RPC_BASE + number if topology.dp > 1 else None,
-            master=MASTER_BASE + number if cut else None,
+            system=SYSTEM_BASE + number + shift,
+            side_channel=SIDE_CHANNEL_BASE + starts[key] + shift,
+            kv_event=KV_EVENT_BASE + starts[key] + shift,
+            dp_rpc=RPC_BASE + number + shift if topology.dp > 1 else None,
+            master=MASTER_BASE + number + shift if cut else None,
         )
     return ports
 
@@ -94,7 +94,7 @@ def collisions(ports: list[Port]) -> Iterator[tuple[Port, Port]]:
 def _infra_ports(processes: list[Process], infra: InfraSpec) -> Iterator[Port]:
     nodes = sorted({process.node for process in processes})
     for number, node in zip(range(infra.frontends), nodes, strict=False):
-        yield Port(node, infra.http_port, f"frontend{number}")
+        yield Port(node, infra.http_port + infra.port_shift, f"frontend{number}")
     if infra.discovery == "etcd":
         for port, owner in ((ETCD, "etcd"), (ETCD_PEER, "etcd peer"), (NATS, "nats")):
-            yield Port(0, port, owner)
+            yield Port(0, port + infra.port_shift, owner)

@@ -16,8 +16,14 @@ Role = Literal["prefill", "decode", "agg"]
 ROLES: tuple[Role, ...] = ("prefill", "decode", "agg")
 Scalar = bool | int | float | str
 Positive = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]
+Requests = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 NotNegative = Annotated[int, Field(ge=0, le=10_000_000, strict=True)]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Share = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
+Gib = Annotated[float, Field(gt=0.0, le=1_000_000.0, strict=True)]
+Word = Annotated[str, Field(pattern=r"^[^\s]+$")]
+Line = Annotated[str, Field(pattern=r"^[^\r\n]*$")]
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+OptionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]*$")]
 
 
 class Spec(BaseModel):
@@ -64,12 +70,12 @@ class ModelSpec(Spec):
     facts: str
     """Name of a model that pdkit knows (`pdkit facts`), or path or URL of a Hugging Face `config.json`."""
     path: str
-    """The string given to `--model` on every role; NIXL compares it literally. `{run}` stands for the run folder."""
+    """The string given to `--model` on every role; NIXL compares it literally. `{pdkit}` is pdkit's own folder."""
     revision: str | None = None
     """Revision of the checkpoint, given to `--revision` when set."""
     served_name: str | None = None
     """Name that clients use; the last part of `path` when left out."""
-    weights_gib: Annotated[float, Field(gt=0)] | None = None
+    weights_gib: Gib | None = None
     """Size of the whole checkpoint in GiB, where the facts cannot give it."""
 
 
@@ -93,7 +99,7 @@ class HardwareSpec(Spec):
     """Nodes of one NVLink domain, when it differs from the facts."""
     gpus_per_node: Positive | None = None
     """GPUs (or CPU engine slots) per node, when it differs from the facts."""
-    gpu_memory_gib: Annotated[float, Field(gt=0)] | None = None
+    gpu_memory_gib: Gib | None = None
     """Memory of one GPU in GiB as vLLM sees it, when it differs from the facts."""
 
 
@@ -133,13 +139,13 @@ class Settings(Spec):
     """Automatic prefix caching; off by default, as random prompts never hit and hybrids cache whole blocks only."""
     enforce_eager: bool | None = None
     """No CUDA graphs at all."""
-    gpu_memory_utilization: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    gpu_memory_utilization: Annotated[float, Field(gt=0.0, le=1.0, strict=True)] | None = None
     """Share of the GPU memory that vLLM may use; vLLM's default when left out."""
-    kv_cache_memory_gib: Annotated[float, Field(gt=0.0)] | None = None
+    kv_cache_memory_gib: Gib | None = None
     """Fixed size of the KV cache in GiB per GPU, instead of what profiling leaves (`--kv-cache-memory-bytes`)."""
     max_model_len: Positive | None = None
     """Longest request in tokens, prompt and answer together."""
-    max_num_seqs: Positive | None = None
+    max_num_seqs: Requests | None = None
     """Requests that one rank runs at once."""
     max_num_batched_tokens: Positive | None = None
     """Tokens that one rank computes in one step."""
@@ -153,7 +159,7 @@ class Settings(Spec):
     """Another `--model` string for one role. NIXL then refuses every request; for tests of the checks."""
     args: dict[str, Scalar | list[Any] | dict[str, Any]] = {}
     """More vLLM flags, without dashes: `async-scheduling: true` gives the bare flag, `false` its `--no-` form."""
-    env: dict[str, Scalar] = {}
+    env: dict[VariableName, Scalar] = {}
     """More environment variables of the engine."""
 
 
@@ -175,7 +181,7 @@ class WorkloadSpec(Spec):
     """Input sequence length in tokens, before the chat template."""
     osl: Positive
     """Output sequence length in tokens."""
-    concurrency: Annotated[list[Positive], Field(min_length=1)]
+    concurrency: Annotated[list[Requests], Field(min_length=1)]
     """Requests in flight over the whole deployment, one point each."""
     template_tokens: NotNegative = 64
     """Tokens that the chat template may add to a prompt."""
@@ -241,18 +247,22 @@ class InfraSpec(Spec):
     """Dynamo frontends, on the first nodes."""
     http_port: Annotated[int, Field(ge=1024, le=65535, strict=True)] = 8000
     """Port of the frontend."""
+    port_shift: Annotated[int, Field(ge=0, le=30000, strict=True)] = 0
+    """Added to every port; `pdkit run` chooses one on a machine where ports are taken."""
+    ready_timeout_seconds: Positive = 3600
+    """Longest wait until every engine has loaded and proved itself."""
 
 
 class ClusterSpec(Spec):
     """How the job is asked for. Values left out are not given to sbatch."""
 
-    account: str | None = None
+    account: Word | None = None
     """Slurm account."""
-    partition: str | None = None
+    partition: Word | None = None
     """Slurm partition."""
-    qos: str | None = None
+    qos: Word | None = None
     """Slurm quality of service."""
-    time_limit: Annotated[str, Field(pattern=r"^(\d+-)?\d{1,2}(:\d{2}){0,2}$|^\d+$")] = "2:00:00"
+    time_limit: Annotated[str, Field(pattern=r"^([0-9]+-)?[0-9]{1,2}(:[0-9]{2}){0,2}$|^[0-9]+$")] = "2:00:00"
     """Longest run, in Slurm's forms `minutes`, `hours:minutes:seconds`, `days-hours`."""
     segment: Literal["auto", "none"] | Positive = "auto"
     """`--segment`: nodes that must share one NVLink domain; `auto` asks for all of them on NVL72."""
@@ -262,7 +272,7 @@ class ClusterSpec(Spec):
     """Ask for the GPUs with `--gres=gpu:N`."""
     mounts: dict[str, str] = {}
     """Host folder: container folder, for the model and caches."""
-    directives: dict[str, Scalar] = {}
+    directives: dict[OptionName, bool | int | float | Line] = {}
     """More `#SBATCH` options, without dashes."""
 
 

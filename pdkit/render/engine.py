@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pdkit.paths import expand
 from pdkit.plan.decision import Decision
 from pdkit.plan.placement import Process
 from pdkit.plan.plan import Plan, RolePlan
@@ -64,11 +65,6 @@ def commands(plan: Plan) -> list[Command]:
     return [*_infra(plan), *_frontends(plan), *(_worker(plan, process) for process in plan.placement)]
 
 
-def served_name(plan: Plan) -> str:
-    """The name by which clients ask for the model."""
-    return plan.recipe.model.served_name or plan.recipe.model.path.rstrip("/").rsplit("/", 1)[-1]
-
-
 def discovery(plan: Plan) -> tuple[Variable, ...]:
     """How Dynamo's parts find each other."""
     if plan.recipe.infra.discovery == "file":
@@ -78,9 +74,10 @@ def discovery(plan: Plan) -> tuple[Variable, ...]:
             Variable("DYN_REQUEST_PLANE", "tcp", "requests go straight to the worker"),
             Variable("DYN_EVENT_PLANE", "zmq", "no NATS needed"),
         )
+    shift = plan.recipe.infra.port_shift
     return (
-        Variable("ETCD_ENDPOINTS", join("http://", Address(0), f":{ETCD}"), "workers register in etcd"),
-        Variable("NATS_SERVER", join("nats://", Address(0), f":{NATS}"), "events travel over NATS"),
+        Variable("ETCD_ENDPOINTS", join("http://", Address(0), f":{ETCD + shift}"), "workers register in etcd"),
+        Variable("NATS_SERVER", join("nats://", Address(0), f":{NATS + shift}"), "events travel over NATS"),
         Variable("DYN_REQUEST_PLANE", "tcp", "requests go straight to the worker"),
     )
 
@@ -88,7 +85,8 @@ def discovery(plan: Plan) -> tuple[Variable, ...]:
 def _infra(plan: Plan) -> Iterator[Command]:
     if plan.recipe.infra.discovery != "etcd":
         return
-    why = "only this cluster's addresses"
+    why, shift = "only this cluster's addresses", plan.recipe.infra.port_shift
+    client, peer = (join("http://", Address(0), f":{port + shift}") for port in (ETCD, ETCD_PEER))
     yield Command(
         name="etcd",
         node=0,
@@ -96,11 +94,11 @@ def _infra(plan: Plan) -> Iterator[Command]:
         program=("etcd",),
         flags=(
             Flag("--data-dir", join(RunFolder(), "/etcd"), "thrown away with the run"),
-            Flag("--listen-client-urls", join("http://", Address(0), f":{ETCD}"), why),
-            Flag("--advertise-client-urls", join("http://", Address(0), f":{ETCD}"), why),
-            Flag("--listen-peer-urls", join("http://", Address(0), f":{ETCD_PEER}"), why),
-            Flag("--initial-advertise-peer-urls", join("http://", Address(0), f":{ETCD_PEER}"), why),
-            Flag("--initial-cluster", join("default=http://", Address(0), f":{ETCD_PEER}"), "a cluster of one"),
+            Flag("--listen-client-urls", client, why),
+            Flag("--advertise-client-urls", client, why),
+            Flag("--listen-peer-urls", peer, why),
+            Flag("--initial-advertise-peer-urls", peer, why),
+            Flag("--initial-cluster", join("default=http://", Address(0), f":{ETCD_PEER + shift}"), "a cluster of one"),
         ),
         env=(),
         headline="etcd: where Dynamo's workers register.",
@@ -114,7 +112,7 @@ def _infra(plan: Plan) -> Iterator[Command]:
             Flag("--jetstream", None, "Dynamo keeps its event streams there"),
             Flag("--store_dir", join(RunFolder(), "/nats"), "thrown away with the run"),
             Flag("--addr", Address(0), why),
-            Flag("--port", str(NATS), "NATS's own port"),
+            Flag("--port", str(NATS + shift), "NATS's own port, shifted as all are"),
         ),
         env=(),
         headline="NATS: Dynamo's event plane.",
@@ -131,7 +129,7 @@ def _frontends(plan: Plan) -> Iterator[Command]:
             program=(PYTHON, "-m", "dynamo.frontend"),
             flags=(
                 Flag("--http-host", Address(node), "this cluster's address, not every interface"),
-                Flag("--http-port", str(plan.recipe.infra.http_port), "infra.http_port of the recipe"),
+                Flag("--http-port", str(plan.http_port), "infra.http_port of the recipe"),
             ),
             env=(*discovery(plan), *_own_address(node)),
             headline="Dynamo's frontend: OpenAI API in, prefill then decode behind it.",
@@ -185,11 +183,10 @@ def _worker_env(plan: Plan, role: RolePlan, process: Process, mine: ProcessPorts
 
 def _worker_flags(plan: Plan, role: RolePlan, process: Process, mine: ProcessPorts) -> Iterator[Flag]:
     recipe = plan.recipe
-    path: Value = role.model_path
-    yield Flag("--model", path, "model.path: the same string on every role, NIXL compares it")
+    yield Flag("--model", expand(role.model_path), "model.path: the same string on every role, NIXL compares it")
     if recipe.model.revision:
         yield Flag("--revision", recipe.model.revision, "model.revision")
-    yield Flag("--served-model-name", served_name(plan), "name for clients")
+    yield Flag("--served-model-name", plan.served_name, "name for clients")
     if role.role != "agg":
         yield Flag("--disaggregation-mode", role.role, "role of this endpoint")
     yield from _parallel_flags(role, process, mine)
@@ -278,7 +275,7 @@ def _compilation_config(role: RolePlan, mode: Decision[str]) -> dict[str, Any]:
     config: dict[str, Any] = {} if mode.value == "NONE" else {"cudagraph_mode": mode.value}
     for name, value in role.settings.args.items():
         if flag_name(name) == "compilation-config":
-            config |= json.loads(value) if isinstance(value, str) else dict(value)  # type: ignore[call-overload]
+            config |= value if isinstance(value, dict) else json.loads(str(value))
     return config
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import yaml
 
-from pdkit.errors import Finding, UsageError
+from pdkit.errors import Finding, RecipeError, UsageError
 from pdkit.files import to_json, write_text
+from pdkit.paths import expand
 from pdkit.plan.contract import plan_data
 from pdkit.plan.plan import Plan
 from pdkit.recipe.source import Source
@@ -45,6 +46,9 @@ def write_run_folder(folder: Path, plan: Plan, source: Source, findings: Iterabl
     try:
         for name, text in rendered_files(plan, source, findings).items():
             write_text(building / name, text, mode=0o755 if name.endswith(EXECUTABLE) else 0o644)
+        for name, file in accuracy_files(plan, source).items():
+            (building / "accuracy").mkdir(exist_ok=True)
+            shutil.copyfile(file, building / "accuracy" / name)
         (building / "pdkit.zip").write_bytes(bundle())
         for name in ("logs", "points"):
             (building / name).mkdir()
@@ -55,6 +59,24 @@ def write_run_folder(folder: Path, plan: Plan, source: Source, findings: Iterabl
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
+
+
+def accuracy_files(plan: Plan, source: Source) -> dict[str, Path]:
+    """The gate's own files that the recipe names, by their name in the run folder: they travel with the job.
+
+    Raises RecipeError PD105 for a file that is not there.
+    """
+    found = {}
+    for name, key in (("questions.jsonl", "data"), ("shots.jsonl", "shots"), ("twin.jsonl", "twin")):
+        given = getattr(plan.recipe.gate, key)
+        if given is None:
+            continue
+        path = Path(expand(given))
+        if not path.is_file():
+            at = source.at(("gate", key))
+            raise RecipeError(f"`gate.{key}`: no such file: {path}", at=at, fix="check the path", code="PD105")
+        found[name] = path
+    return found
 
 
 def next_run_folder(parent: Path, plan: Plan) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from pdkit import __version__
 from pdkit.paths import shipped
 from pdkit.plan.plan import Plan
 from pdkit.plan.ports import ETCD, NATS
-from pdkit.render.engine import Command, Flag, commands
+from pdkit.render.engine import Command, Flag, Variable, commands, discovery
 from pdkit.render.text import Address, RunFolder, Text, Value, join, to_shell
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def to_words(value: Any) -> str:
 def scripts(plan: Plan) -> dict[str, str]:
     """`job.sbatch` and `steps/*.sh`, by their path in the run folder."""
     steps = commands(plan)
-    files = {"job.sbatch": _job(plan, steps), "steps/driver.sh": _template("steps/driver.sh.j2", version=_VERSION)}
+    files = {"job.sbatch": _job(plan, steps), "steps/driver.sh": _driver(plan)}
     return files | {f"steps/{step.name}.sh": _step(step) for step in steps}
 
 
@@ -76,13 +77,22 @@ def _template(template: str, /, **values: Any) -> str:
     return _environment(shipped("slurm")).get_template(template).render(values)
 
 
+def _driver(plan: Plan) -> str:
+    return _template("steps/driver.sh.j2", version=_VERSION, env=_variables(discovery(plan)))
+
+
+def _variables(variables: Iterable[Variable]) -> list[dict[str, Value]]:
+    return [{"name": Comment(one.name), "value": one.value, "why": Comment(one.why)} for one in variables]
+
+
 def _step(step: Command) -> str:
     return _template(
         "steps/process.sh.j2",
+        name=step.name,
         headline=Comment(step.headline),
         node=step.node,
         version=_VERSION,
-        env=[{"name": Comment(one.name), "value": one.value, "why": Comment(one.why)} for one in step.env],
+        env=_variables(step.env),
         flags=[{"words": _words(flag), "why": Comment(flag.why)} for flag in step.flags],
         program=list(step.program),
     )
@@ -106,7 +116,10 @@ def _job(plan: Plan, steps: list[Command]) -> str:
         directives=[Comment(one) for one in directives(plan)],
         container=_container(plan, recipe.engine.image),
         infra_container=_container(plan, recipe.infra.image),
-        infra_steps=[{"name": step.name, "node": step.node, "port": _INFRA_PORTS[step.kind]} for step in infra],
+        infra_steps=[
+            {"name": step.name, "node": step.node, "port": _INFRA_PORTS[step.kind] + recipe.infra.port_shift}
+            for step in infra
+        ],
         steps=[{"name": step.name, "node": step.node} for step in steps if step not in infra],
     )
 

@@ -1,0 +1,1 @@
+"""Starting what was rendered."""

@@ -1,0 +1,84 @@
+"""`pdkit run`: render, start on this machine, supervise, report; or go on with what an earlier run left unfinished."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import yaml
+
+from pdkit.commands import planned
+from pdkit.errors import Finding, FindingsError, UsageError
+from pdkit.launch.local import free_port_shift
+from pdkit.plan.plan import Plan
+from pdkit.recipe.load import Loaded
+from pdkit.render.folder import next_run_folder, write_run_folder
+
+
+def prepare(recipe: Path, sets: tuple[str, ...], output: Path, *, force: bool) -> tuple[Path, Plan]:
+    """A fresh run folder for this machine, its ports free.
+
+    `force` runs a recipe in spite of its findings: for tests that the later stages catch what the checks would have.
+    Raises FindingsError when a rule finds an error, UsageError when the file stands for several recipes.
+    """
+    shift = free_port_shift(_only(recipe, sets)[1])
+    loaded, plan, findings = _only(recipe, (*sets, f"infra.port_shift={shift}") if shift else sets)
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors and not force:
+        raise FindingsError("\n".join(map(str, errors)))
+    folder = next_run_folder(output, plan)
+    write_run_folder(folder, plan, loaded.source, findings)
+    return folder.resolve(), plan
+
+
+def find_unfinished(recipe: Path, sets: tuple[str, ...], output: Path) -> tuple[Path, Plan]:
+    """The newest run folder of this very recipe. Raises UsageError when there is none."""
+    loaded, plan, _ = _only(recipe, sets)
+    found = sorted(output.glob(f"{loaded.recipe.name}-*"), key=lambda folder: folder.stat().st_mtime, reverse=True)
+    for folder in found:
+        shift = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8")).get("infra", {}).get("port_shift")
+        if shift:
+            plan = _only(recipe, (*sets, f"infra.port_shift={shift}"))[1]
+        if json.loads((folder / "plan.json").read_text(encoding="utf-8"))["digest"] == plan.digest:
+            return folder.resolve(), plan
+    raise UsageError(f"no run of this recipe in {output}", fix="run it without --resume first")
+
+
+def finished(folder: Path) -> bool:
+    """Whether nothing is missing: the driver said so."""
+    result = folder / "result.json"
+    return result.is_file() and json.loads(result.read_text(encoding="utf-8"))["exit_code"] == 0
+
+
+def engine_environment(plan: Plan, engines: Path | None) -> dict[str, str]:
+    """What the steps need to find the engines: their PATH, and on a machine without GPU the laptop's settings.
+
+    Raises UsageError when there is no environment with the engines.
+    """
+    folder = engines or _engines_folder()
+    environment = {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"} if folder else {}
+    if folder and not (folder / "bin" / "python3").is_file():
+        raise UsageError(f"{folder} is not a Python environment", fix="make engines")
+    if plan.hardware.device == "cpu":
+        if folder is None:
+            raise UsageError("no engines on this machine: .venv-vllm is not there", fix="make engines")
+        from pdkit.laptop.environment import laptop_environment  # noqa: PLC0415  (only for machines without GPU)
+
+        environment |= laptop_environment()
+    return environment
+
+
+def _engines_folder() -> Path | None:
+    """The engines' environment: $PDKIT_ENGINES, else `.venv-vllm` here or beside pdkit's own environment."""
+    given = os.environ.get("PDKIT_ENGINES")
+    places = [Path(given)] if given else [Path.cwd() / ".venv-vllm", Path(sys.prefix).parent / ".venv-vllm"]
+    return next((place for place in places if place.is_dir()), Path(given) if given else None)
+
+
+def _only(recipe: Path, sets: tuple[str, ...]) -> tuple[Loaded, Plan, list[Finding]]:
+    plans = planned(recipe, sets)
+    if len(plans) != 1:
+        raise UsageError(f"{recipe} stands for {len(plans)} recipes; run takes one", fix="choose one with --set")
+    return plans[0]

@@ -1,0 +1,101 @@
+"""What a person sees while a local run goes on: a live table in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from pdkit.job.events import read_events
+from pdkit.job.logwatch import last_lines
+from pdkit.launch.local import Supervisor, Watch
+
+REFRESH_SECONDS = 0.5
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_WIDTH = 96
+
+
+@contextmanager
+def watching(console: Console) -> Iterator[Watch]:
+    """A `watch` for the local launcher."""
+    view = View(console)
+    if not console.is_terminal:
+        yield view.print_news
+        return
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+
+        def refresh(supervisor: Supervisor) -> None:
+            view.print_news(supervisor)
+            if view.due():
+                live.update(view.table(supervisor))
+
+        yield refresh
+
+
+class View:
+    """Turns events and logs into lines and a table."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.told = 0
+        self.looked = 0.0
+        self.stage = "starting"
+
+    def due(self) -> bool:
+        """Whether it is time to redraw."""
+        now = time.monotonic()
+        if now - self.looked < REFRESH_SECONDS:
+            return False
+        self.looked = now
+        return True
+
+    def print_news(self, supervisor: Supervisor) -> None:
+        """Print the events since the last call."""
+        events = read_events(supervisor.folder)
+        for event in events[self.told :]:
+            line = describe(event)
+            self.stage = line or self.stage
+            if line and (event["event"] != "progress" or not self.console.is_terminal):
+                self.console.print(f"{event['time'][11:19]}  {line}", highlight=False, soft_wrap=True)
+        self.told = len(events)
+
+    def table(self, supervisor: Supervisor) -> Group:
+        """Every process with its state, seconds and last log line, and the stage below."""
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for name in ("process", "state", "seconds", "last line of its log"):
+            table.add_column(name, header_style="dim", no_wrap=True)
+        for one in supervisor.steps:
+            code = one.ended()
+            state = Text("running", "green") if code is None else Text(f"ended {code}", "red")
+            table.add_row(one.name, state, f"{one.seconds:.0f}", last_line(one.log))
+        return Group(table, Text(self.stage, style="bold"))
+
+
+def last_line(log: Path) -> Text:
+    """The last line that a process wrote, without colours, cut to the screen."""
+    line = next(iter(last_lines(log, 1)), "")
+    return Text(_ESCAPES.sub("", line)[:_WIDTH], style="dim")
+
+
+def describe(event: dict[str, Any]) -> str:
+    """An event in a person's words; empty for one that needs none."""
+    texts = {
+        "started": "started {step}",
+        "stage": "stage: {stage}",
+        "progress": "{stage}: {note}",
+        "ready": "ready proven after {seconds} s: {engines} engine ranks report what was planned, KV moves",
+        "passed": "gate passed: accuracy {accuracy:.4f}",
+        "point": "point at concurrency {concurrency}: {state}",
+        "swept": "sweep done: {points} points",
+        "done": "done: {message}",
+        "failed": "failed with exit code {exit_code}",
+    }
+    return texts.get(event["event"], "").format(**event)
