@@ -18,6 +18,7 @@ from pdkit.rack import rack
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Rehearse on a virtual GB300 NVL72 rack: real Slurm on this machine, 18 nodes, 72 fake GPUs.\n\n"
     'Example: sudo -s; pdkit rack start; eval "$(pdkit rack env)"; sbatch job.sbatch',
 )

@@ -20,7 +20,7 @@ _FOLDERS = ("etc", "gpu", "lib", "local", "log", "munge", "pid", "spool", "state
 def rendered(config: RackConfig, proctrack: str) -> dict[Path, str]:
     """Every configuration file and its text: same configuration, same bytes."""
     # Only a start needs it; the other commands answer faster without.
-    import jinja2
+    import jinja2  # noqa: PLC0415
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
