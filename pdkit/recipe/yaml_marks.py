@@ -98,7 +98,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, file: str) -> RecipeEr
     line, column = (mark.line, mark.column) if mark else (0, 0)
     message = " ".join(str(part) for part in (error.context, error.problem) if part)
     fix = "check indentation, quotes and colons on this line"
-    if [*text.split("\n"), ""][line].lstrip(" ").startswith("\t"):
+    if "".join(text.splitlines()[line : line + 1]).lstrip(" ").startswith("\t"):
         fix = "YAML is indented with spaces, this line has a tab"
     return RecipeError.of(Finding("PD101", "error", f"not YAML: {message}", f"{file}:{line + 1}:{column + 1}", fix))
 
