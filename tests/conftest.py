@@ -1,13 +1,19 @@
-"""What holds for all tests: with CI set, a test that needs Slurm or the engines fails where it would otherwise skip."""
+"""What holds for all tests: nothing is left running, and in CI no test skips for want of Slurm or the engines."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
 
 MUST_RUN_IN_CI = {"rack", "local"}
+
+
+def pytest_configure() -> None:
+    """Let SIGTERM end the tests as Ctrl-C does, so that fixtures stop the racks and engines they started."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
