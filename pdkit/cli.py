@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdkit import __version__
+from pdkit import __version__, cli_evidence
 from pdkit.errors import FindingsError, InterruptedRunError, PdkitError
+from pdkit.rack.cli import app as rack_app
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -184,6 +185,12 @@ def schema() -> None:
     from pdkit.recipe.reference import recipe_schema
 
     typer.echo(to_json(recipe_schema()), nl=False)
+
+
+app.command("report", epilog="Example: pdkit report runs/* -o report.html")(cli_evidence.report)
+app.command("gate", epilog="Example: pdkit gate runs/RUN --record-twin twin.jsonl")(cli_evidence.gate)
+app.add_typer(cli_evidence.results, name="results")
+app.add_typer(rack_app, name="rack")
 
 
 def _console() -> Console:

@@ -30,7 +30,7 @@ from pdkit.job.logwatch import LogWatch
 from pdkit.job.ready import Ready, boot_ids, instances, missing_parts, prove
 
 RESULT = "result.json"
-EVENT_SECONDS = 2.0
+EVENT_SECONDS = 5.0
 """Progress of the gate and the sweep is told at most so often."""
 
 
@@ -71,7 +71,7 @@ class Driver:
 
     def _note(self, note: str) -> None:
         now = time.monotonic()
-        if note != self.last_note and now - self.last_event >= EVENT_SECONDS / 2:
+        if note != self.last_note and now - self.last_event >= EVENT_SECONDS:
             self.last_event, self.last_note = now, note
             emit(self.folder, "progress", stage=self.stage, note=note)
 

@@ -151,6 +151,16 @@ class Prover:
             )
             for labels in ranks:
                 self._rank_reports(worker, labels)
+        self._one_block_size()
+
+    def _one_block_size(self) -> None:
+        """Whatever the plan says, a pair of engines that differ answers garbage or nothing."""
+        sizes = {engine.role: engine.block_size for engine in self.engines}
+        seen = ", ".join(f"{role} {size}" for role, size in sizes.items())
+        self._hold(
+            Check("one block size on all roles", len(set(sizes.values())) == 1, "equal sizes", seen),
+            "set common.block_size to auto, which pins one size on both roles",
+        )
 
     def _rank_reports(self, worker: Worker, labels: dict[str, str]) -> None:
         size = labels.get("effective_attention_block_size") or labels.get("block_size", "?")
