@@ -42,6 +42,9 @@ def main() -> None:
     except PdkitError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)
+    except OSError as error:  # a file or folder that cannot be read or written, whichever command wanted it
+        sys.stderr.write(f"{error.filename or 'pdkit'}: {error.strerror or error}\n")
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.exit(InterruptedRunError.exit_code)
