@@ -43,7 +43,7 @@ def check_fields(config: dict[str, Any], name: str, at: str) -> None:
 
     for key, what in UNPLANNED.items():
         if config.get(key):
-            raise refused(key, f"{what} is not planned yet")
+            raise refused(key, f"pdkit does not plan {what} yet")
     for key in COUNTS:
         value = config.get(key)
         if value is not None and (type(value) is not int or not 0 <= value <= MOST):
@@ -53,4 +53,4 @@ def check_fields(config: dict[str, Any], name: str, at: str) -> None:
             raise refused(key, f"{config[key]!r:.40} is not a {kind.__name__}")
     for layer in config.get("layer_types") or ():
         if layer not in ("full_attention", "linear_attention"):
-            raise refused("layer_types", f"{layer!r:.40} is not planned yet")
+            raise refused("layer_types", f"pdkit does not plan layers of the kind {layer!r:.40} yet")

@@ -120,7 +120,7 @@ def model_facts(name: str, at: str) -> ModelFacts:
             config = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise RecipeError(f"{path} is not JSON: {error}", at=at, fix=HINT, code="PD112") from None
-        return _from_config(config, path.parent.name or name, at)
+        return _from_config(config, (path.parent.name if path.name == "config.json" else path.stem) or name, at)
     close = difflib.get_close_matches(name, known_models(), n=1)
     fix = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known_models())}; or a path to a config.json"
     raise RecipeError(f"no facts for the model `{name}`", at=at, fix=fix, code="PD112")

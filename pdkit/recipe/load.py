@@ -75,7 +75,9 @@ _SHOULD_BE = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
     "dict_type": "a mapping",
+    "float_parsing": "a number",
     "float_type": "a number",
+    "int_parsing": "a whole number",
     "int_type": "a whole number",
     "list_type": "a list",
     "model_type": "a mapping",
@@ -99,7 +101,8 @@ def _finding(detail: ErrorDetails, path: Path, source: Source) -> Finding:
         message = f"`{dotted}` is missing"
         return Finding("PD109", "error", message, source.at(path[:-1], key=True), f"add `{path[-1]}:`")
     if kind == "roles":
-        return Finding("PD111", "error", detail["msg"], f"{source.file}:1:1", "see docs/recipe.md")
+        written = next((role for role in ("agg", *ROLES) if source.data.get(role) is not None), "")
+        return Finding("PD111", "error", detail["msg"], source.at((written,), key=True), "see docs/recipe.md")
     return Finding("PD104", "error", f"`{dotted}`: {_complaint(detail)}", source.at(path), _hint(detail, path, source))
 
 

@@ -45,7 +45,8 @@ def read_file(path: FilePath) -> str:
     except FileNotFoundError:
         raise RecipeError.of(Finding("PD105", "error", "no such file", f"{path}:1:1", "check the path")) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError.of(Finding("PD105", "error", f"cannot be read: {error}", f"{path}:1:1")) from None
+        fix = "a recipe is a file of UTF-8 text"
+        raise RecipeError.of(Finding("PD105", "error", f"cannot be read: {error}", f"{path}:1:1", fix)) from None
 
 
 def is_file(path: FilePath) -> bool:
@@ -78,12 +79,14 @@ def _with_bases(path: FilePath, chain: tuple[FilePath, ...], read: ReadText) -> 
     if isinstance(names, str):
         names = [names]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise RecipeError.of(Finding("PD106", "error", "`extends` takes a file name or a list of them", at))
+        message = "`extends` takes a file name or a list of them"
+        raise RecipeError.of(Finding("PD106", "error", message, at, "for example extends: base.yaml"))
     merged = Source(str(path), {})
     for name in names:
         base = path.parent / name
         if base.resolve() in [one.resolve() for one in (*chain, path)]:
-            raise RecipeError.of(Finding("PD106", "error", f"`extends: {name}` leads back to this file", at))
+            message = f"`extends: {name}` leads back to this file"
+            raise RecipeError.of(Finding("PD106", "error", message, at, "put what both share into a third file"))
         if not is_file(base):
             message, fix = f"`extends: {name}`: no such file", f"the path is relative to {path.parent}"
             raise RecipeError.of(Finding("PD106", "error", message, at, fix))
@@ -157,8 +160,8 @@ def _expand(source: Source) -> Iterator[Source]:
 
 def _check_matrix(matrix: Any, source: Source) -> None:
     if not isinstance(matrix, dict) or not matrix:
-        at = source.at(("matrix",), key=True)
-        raise RecipeError.of(Finding("PD108", "error", "`matrix` maps dotted names to lists", at))
+        at, fix = source.at(("matrix",), key=True), "for example matrix: {decode.mtp: [0, 3]}"
+        raise RecipeError.of(Finding("PD108", "error", "`matrix` maps dotted names to lists", at, fix))
     for name, values in matrix.items():
         if not isinstance(values, list) or not values:
             message = f"`matrix.{name}` needs a list of at least one value"

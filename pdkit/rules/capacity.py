@@ -19,8 +19,8 @@ def endpoint_can_be_placed(case: Case) -> Iterator[Hit]:
         for fault in (*_head_faults(case, role), *_expert_faults(case, role)):
             yield Hit(message=f"{role.role}: {fault}", path=(role.role, "topology"), fix="choose another topology")
     if case.plan.placement_fault:
-        path = (next(iter(case.plan.roles)), "topology")
-        yield Hit(message=case.plan.placement_fault, path=path, fix="choose TP and PP that fill whole nodes")
+        largest = max(case.plan.roles.values(), key=lambda role: role.gpus)
+        yield Hit(message=case.plan.placement_fault, path=(largest.role, "topology"), fix="check the sizes")
 
 
 def _head_faults(case: Case, role: RolePlan) -> Iterator[str]:
@@ -128,10 +128,15 @@ def seats_cover_concurrency(case: Case) -> Iterator[Hit]:
     "blocks. Full graphs are even refused when seats exceed the state blocks (vllm#38270).",
 )
 def kv_holds_seats(case: Case) -> Iterator[Hit]:
-    """max-num-seqs against requests that fit; prefill holds prompts only briefly and is not judged by it."""
+    """max-num-seqs against requests that fit; prefill holds prompts only briefly and is not judged by it.
+
+    Where not even one request fits PD005 has said so.
+    """
     for role in case.plan.roles.values():
         limit, seqs = role.max_concurrency, role.sizing.max_num_seqs.value
-        if limit is None or role.memory is None or role.role == "prefill" or seqs <= limit.per_rank_of_load:
+        if limit is None or role.memory is None or role.role == "prefill":
+            continue
+        if limit.per_rank < 1 or seqs <= limit.per_rank_of_load:
             continue
         tokens = case.plan.recipe.workload.request_tokens
         above = role.layout.max_concurrency(role.memory.kv_cache_gib + role.memory.error_gib, tokens)

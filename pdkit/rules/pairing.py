@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pdkit.plan.decision import Decision
 from pdkit.plan.plan import RolePlan
+from pdkit.recipe.schema import KvTransfer
 from pdkit.rules.rule import Case, Hit, rule
 
 
@@ -25,13 +26,15 @@ def block_sizes_equal(case: Case) -> Iterator[Hit]:
     if p != d:
         yield Hit(
             message=f"prefill will use blocks of {p} tokens and decode of {d}: {_cause(case, prefill, decode)}",
-            path=case.where("decode", "block_size"),
+            path=case.where_either("block_size"),
             fix="set `common.block_size: auto`, which pins one size that both can hold",
         )
 
 
 def _cause(case: Case, prefill: RolePlan, decode: RolePlan) -> str:
     heads, hybrid = case.plan.model.num_kv_heads, case.plan.model.hybrid
+    if all(role.requested_block_size == role.block_size.value for role in (prefill, decode)):
+        return "the recipe sets different sizes"
     reasons = [
         f"at TP{role.topology.tp} the {heads} KV heads are replicated, so {role.role} keeps "
         f"{role.shape.attention_bytes_per_token} B per token and layer while its GDN state shrinks with TP"
@@ -90,7 +93,7 @@ def _differs(case: Case, what: str, name: str, prefill: Decision[str], decode: D
         message = f"{what}: both are {decode.value}, but prefill says `{prefill.reason}` and decode `{decode.reason}`"
     else:
         return
-    yield Hit(message=message, path=case.where("decode", name), fix=f"set it once, as `common.{name}`")
+    yield Hit(message=message, path=case.where_either(name), fix=f"set it once, as `common.{name}`")
 
 
 @rule(
@@ -159,11 +162,14 @@ def connector_equal(case: Case) -> Iterator[Hit]:
     prefill, decode = (role.kv_transfer for role in case.pair)
     if prefill and decode and (prefill.connector, prefill.extra) != (decode.connector, decode.extra):
         yield Hit(
-            message=f"KV connectors differ: prefill {prefill.connector} {prefill.extra or ''}, "
-            f"decode {decode.connector} {decode.extra or ''}",
-            path=case.where("decode", "kv_transfer"),
+            message=f"KV connectors differ: prefill {_connector(prefill)}, decode {_connector(decode)}",
+            path=case.where_either("kv_transfer"),
             fix="set it once, as `common.kv_transfer`",
         )
+
+
+def _connector(transfer: KvTransfer) -> str:
+    return f"{transfer.connector} {transfer.extra}" if transfer.extra else transfer.connector
 
 
 @rule(
@@ -177,7 +183,7 @@ def model_equal(case: Case) -> Iterator[Hit]:
         prefill, decode = case.pair
         yield Hit(
             message=f"prefill loads `{prefill.model_path}`, decode `{decode.model_path}`",
-            path=case.where("decode", "model_path"),
+            path=case.where_either("model_path"),
             fix="give the model once, as `model.path`",
         )
 

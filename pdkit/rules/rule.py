@@ -32,6 +32,15 @@ class Case:
                 return path
         return (role, "topology")
 
+    def where_either(self, *names: str) -> Path:
+        """Where a setting on which two roles differ was written: in decode, else in prefill, else as `where` says."""
+        own = ("prefill", *names)
+        return (
+            own
+            if ("decode", *names) not in self.source.values and own in self.source.values
+            else self.where("decode", *names)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
