@@ -247,7 +247,7 @@ class InfraSpec(Spec):
     """Dynamo frontends, on the first nodes."""
     http_port: Annotated[int, Field(ge=1024, le=65535, strict=True)] = 8000
     """Port of the frontend."""
-    port_shift: Annotated[int, Field(ge=0, le=30000, strict=True)] = 0
+    port_shift: Annotated[int, Field(ge=0, le=9000, strict=True)] = 0
     """Added to every port; `pdkit run` chooses one on a machine where ports are taken."""
     ready_timeout_seconds: Positive = 3600
     """Longest wait until every engine has loaded and proved itself."""
