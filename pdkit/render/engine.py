@@ -7,23 +7,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pdkit.facts.flags import FlagTable, flag_table, lookup
 from pdkit.paths import expand
 from pdkit.plan.decision import Decision
 from pdkit.plan.placement import Process
 from pdkit.plan.plan import Plan, RolePlan
 from pdkit.plan.ports import ETCD, ETCD_PEER, NATS, ProcessPorts
 from pdkit.recipe.owned import flag_name
-from pdkit.recipe.schema import KvTransfer
+from pdkit.recipe.schema import KvTransfer, deep_merge
 from pdkit.render.text import Address, RunFolder, Value, join
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag with its value (None for a bare one) and why it is there."""
+    """One flag with its value (None for a bare one, several for a list) and why it is there."""
 
     name: str
-    value: Value | None
+    value: Value | tuple[Value, ...] | None
     why: str
+
+    def words(self) -> list[Value]:
+        """The flag as it stands on the command line."""
+        if self.value is None:
+            return [self.name]
+        return [self.name, *(self.value if isinstance(self.value, tuple) else (self.value,))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +58,7 @@ class Command:
 
     def argv(self) -> list[Value]:
         """The command line in order."""
-        words: list[Value] = list(self.program)
-        for flag in self.flags:
-            words += [flag.name] if flag.value is None else [flag.name, flag.value]
-        return words
+        return [*self.program, *(word for flag in self.flags for word in flag.words())]
 
 
 PYTHON = "python3"
@@ -199,9 +203,10 @@ def _worker_flags(plan: Plan, role: RolePlan, process: Process, mine: ProcessPor
         yield Flag("--speculative-config", json.dumps(config), f"MTP {role.mtp}, the same on both roles")
     if role.kv_transfer:
         yield Flag("--kv-transfer-config", json.dumps(kv_transfer_config(role, role.kv_transfer)), "KV over NIXL")
+    table = flag_table(recipe.engine.vllm)
     for name, value in role.settings.args.items():
-        if flag_name(name) != "compilation-config":
-            yield _free_flag(name, value)
+        if flag_name(name).partition(".")[0] != "compilation-config":
+            yield _free_flag(name, value, table)
 
 
 def _block_reason(plan: Plan, role: RolePlan) -> str:
@@ -246,7 +251,8 @@ def _cache_flags(role: RolePlan) -> Iterator[Flag]:
     if settings.prefix_caching:
         yield Flag("--enable-prefix-caching", None, "set by the recipe")
     else:
-        yield Flag("--no-enable-prefix-caching", None, "every block of a prompt must come from prefill")
+        why = "every block of a prompt must come from prefill" if role.role == "decode" else "random prompts never hit"
+        yield Flag("--no-enable-prefix-caching", None, why)
     if settings.gpu_memory_utilization is not None:
         yield Flag("--gpu-memory-utilization", str(settings.gpu_memory_utilization), "set by the recipe")
     if settings.kv_cache_memory_gib is not None:
@@ -272,10 +278,20 @@ def _size_flags(role: RolePlan) -> Iterator[Flag]:
 
 
 def _compilation_config(role: RolePlan, mode: Decision[str]) -> dict[str, Any]:
-    config: dict[str, Any] = {} if mode.value == "NONE" else {"cudagraph_mode": mode.value}
+    """All that is said of compilation as one JSON: vLLM keeps only the last of several such flags."""
+    config: dict[str, Any] = {}
+    if mode.value != "NONE" or mode.by == "recipe":
+        config["cudagraph_mode"] = mode.value
     for name, value in role.settings.args.items():
-        if flag_name(name) == "compilation-config":
-            config |= value if isinstance(value, dict) else json.loads(str(value))
+        head, _, path = name.partition(".")
+        if flag_name(head) != "compilation-config":
+            continue
+        given: Any = value
+        if not path:
+            given = value if isinstance(value, dict) else json.loads(str(value))
+        for key in reversed(path.split(".") if path else []):
+            given = {key.replace("-", "_"): given}
+        config = deep_merge(config, given)
     return config
 
 
@@ -292,18 +308,20 @@ def kv_transfer_config(role: RolePlan, transfer: KvTransfer) -> dict[str, Any]:
     return config | ({"kv_connector_extra_config": transfer.extra} if transfer.extra else {})
 
 
-def _free_flag(name: str, value: Any) -> Flag:
-    flag = "--" + name.strip().lstrip("-").replace("_", "-")
-    why = "args of the recipe"
-    if "." in name:
-        return Flag("--" + name.strip().lstrip("-"), _plain(value), why)  # a dotted boolean needs its value written out
-    if value is True:
-        return Flag(flag, None, why)
-    if value is False:
-        return Flag(
-            flag.replace("--no-", "--") if flag.startswith("--no-") else flag.replace("--", "--no-", 1), None, why
-        )
-    return Flag(flag, _plain(value), why)
+def _free_flag(name: str, value: Any, table: FlagTable) -> Flag:
+    """A flag of the recipe in vLLM's own spelling."""
+    known, why = lookup(name, table), "args of the recipe"
+    head, dot, path = name.strip().lstrip("-").partition(".")
+    written = head.replace("_", "-")
+    positive = known.name if known else written.removeprefix("no-")
+    if dot:
+        return Flag(f"--{positive}.{path}", _plain(value), why)  # a dotted boolean needs its value written out
+    if isinstance(value, bool):
+        negated = written == f"no-{positive}"
+        return Flag(f"--{positive}" if value != negated else f"--no-{positive}", None, why)
+    if isinstance(value, list) and known and known.type == "list":
+        return Flag(f"--{positive}", tuple(map(_plain, value)), why)
+    return Flag(f"--{positive if known else written}", _plain(value), why)
 
 
 def _plain(value: Any) -> str:

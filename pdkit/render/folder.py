@@ -37,12 +37,15 @@ def rendered_files(plan: Plan, source: Source, findings: Iterable[Finding]) -> d
 def write_run_folder(folder: Path, plan: Plan, source: Source, findings: Iterable[Finding]) -> None:
     """Write the run folder as a whole: it appears complete or not at all.
 
-    Raises UsageError when `folder` exists and is not empty.
+    Raises UsageError when `folder` exists and is not empty, or cannot be written.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is there already", fix="choose another folder with -o, or remove it")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(f"{folder} is there already", fix="choose another folder with -o, or remove it")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    except OSError as error:
+        raise _cannot_be_written(folder, error) from None
     try:
         for name, text in rendered_files(plan, source, findings).items():
             write_text(building / name, text, mode=0o755 if name.endswith(EXECUTABLE) else 0o644)
@@ -56,9 +59,15 @@ def write_run_folder(folder: Path, plan: Plan, source: Source, findings: Iterabl
         if folder.exists():
             folder.rmdir()
         building.replace(folder)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(building, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise _cannot_be_written(folder, error) from None
         raise
+
+
+def _cannot_be_written(folder: Path, error: OSError) -> UsageError:
+    return UsageError(f"{folder} cannot be written: {error.strerror}", fix="choose another folder with -o")
 
 
 def accuracy_files(plan: Plan, source: Source) -> dict[str, Path]:
@@ -82,6 +91,9 @@ def accuracy_files(plan: Plan, source: Source) -> dict[str, Path]:
 def next_run_folder(parent: Path, plan: Plan) -> Path:
     """`<recipe>-<digest8>-<n>` with the first n that is free."""
     stem = f"{plan.recipe.name}-{plan.digest.removeprefix('sha256:')[:8]}"
-    taken = set(os.listdir(parent)) if parent.is_dir() else set()  # noqa: PTH208  (names only, one call)
+    try:
+        taken = set(os.listdir(parent)) if parent.is_dir() else set()  # noqa: PTH208  (names only, one call)
+    except OSError as error:
+        raise _cannot_be_written(parent, error) from None
     number = next(n for n in range(1, 10**6) if f"{stem}-{n}" not in taken)
     return parent / f"{stem}-{number}"

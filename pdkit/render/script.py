@@ -14,7 +14,7 @@ from pdkit import __version__
 from pdkit.paths import shipped
 from pdkit.plan.plan import Plan
 from pdkit.plan.ports import ETCD, NATS
-from pdkit.render.engine import Command, Flag, Variable, commands, discovery
+from pdkit.render.engine import Command, Variable, commands, discovery
 from pdkit.render.text import Address, RunFolder, Text, Value, join, to_shell
 
 if TYPE_CHECKING:
@@ -93,13 +93,9 @@ def _step(step: Command) -> str:
         node=step.node,
         version=_VERSION,
         env=_variables(step.env),
-        flags=[{"words": _words(flag), "why": Comment(flag.why)} for flag in step.flags],
+        flags=[{"words": flag.words(), "why": Comment(flag.why)} for flag in step.flags],
         program=list(step.program),
     )
-
-
-def _words(flag: Flag) -> list[Value]:
-    return [flag.name] if flag.value is None else [flag.name, flag.value]
 
 
 def _job(plan: Plan, steps: list[Command]) -> str:
