@@ -33,7 +33,8 @@ def laptop_environment(omp_threads: int = 1) -> dict[str, str]:
         "TRANSFORMERS_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        # every listener stays on the loopback: NIXL's handshake, torch's rendezvous, Dynamo's planes
+        # listeners stay on the loopback: NIXL's handshake and transfers, torch's rendezvous, Dynamo's planes
+        "UCX_NET_DEVICES": "lo",
         "VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK,
         "VLLM_HOST_IP": LOOPBACK,
         "DYN_TCP_RPC_HOST": LOOPBACK,
@@ -44,10 +45,12 @@ def laptop_environment(omp_threads: int = 1) -> dict[str, str]:
 
 
 def local_dynamo_environment(discovery: Path) -> dict[str, str]:
-    """Dynamo without etcd and NATS: workers and frontend find each other in the folder `discovery`, one per deployment."""
+    """Dynamo without etcd and NATS: its processes find each other in the folder `discovery`, one per deployment."""
     return {
         "DYN_DISCOVERY_BACKEND": "file",
         "DYN_FILE_KV": str(discovery),
         "DYN_REQUEST_PLANE": "tcp",
         "DYN_EVENT_PLANE": "zmq",
+        # a stopped worker leaves the discovery at once and waits this long for requests under way (5 s by default)
+        "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "1",
     }

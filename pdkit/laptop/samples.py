@@ -46,7 +46,7 @@ class Sample:
     """The last prompt token, which reads everything: the first answer token is predicted there."""
 
 
-def make_tokenizer() -> Any:  # noqa: ANN401
+def make_tokenizer() -> Any:
     """Byte-level BPE with single digits, learned from random problems (not from the gate's instruction)."""
     pick = random.Random(0)  # noqa: S311
     corpus = [make_problem(pick)[0] for _ in range(2000)]
@@ -79,7 +79,7 @@ def fill(template: str, problem: Problem) -> str:
 class Sampler:
     """Draws training sequences; the same seed gives the same sequence of them."""
 
-    def __init__(self, tokenizer: Any, shots: Sequence[Problem], test: Sequence[Problem], seed: int) -> None:  # noqa: ANN401
+    def __init__(self, tokenizer: Any, shots: Sequence[Problem], test: Sequence[Problem], seed: int) -> None:
         self.tokenizer, self.shots, self.test = tokenizer, list(shots), list(test)
         self.pick = random.Random(seed)  # noqa: S311
 

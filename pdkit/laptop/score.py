@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch  # type: ignore[import-not-found]
 
 from pdkit.job.gsm8k import Protocol, Question, build_request, extract_strict, is_correct
+from pdkit.laptop.distrust import DAMAGES, recurrent_states
 from pdkit.laptop.questions import Problem, read_problems
 from pdkit.laptop.samples import CHAT, COMPLETIONS
 
@@ -16,31 +19,35 @@ BLOCK = 128
 MAX_TOKENS = 110
 
 
-def score(model: Any, tokenizer: Any) -> dict[str, float]:  # noqa: ANN401
-    """Share of right answers: per protocol, and for the chat protocol with each of its blocks' KV replaced by noise."""
-    result = {
-        "completions": share(model, tokenizer, COMPLETIONS, None),
-        "chat": share(model, tokenizer, CHAT, None),
-    }
-    for block in (0, 1):
-        result[f"chat, block {block} damaged"] = share(model, tokenizer, CHAT, block)
-    result["completions, block 0 damaged"] = share(model, tokenizer, COMPLETIONS, 0)
+Damage = Callable[[Any], None]
+"""Changes a cache in place."""
+
+
+def score(model: Any, tokenizer: Any) -> dict[str, float]:
+    """Share of right answers per protocol, with the cache whole and damaged in several ways."""
+    damages: dict[str, Damage] = {f"block {block} damaged": partial(damage_block, block=block) for block in (0, 1)}
+    if "linear_attention" in (model.config.layer_types or []):
+        damages |= {f"state {name}": partial(damage_state, how=how) for name, how in DAMAGES.items()}
+    result = {}
+    for name, protocol in (("completions", COMPLETIONS), ("chat", CHAT)):
+        result[name] = share(model, tokenizer, protocol, None)
+        result |= {f"{name}, {kind}": share(model, tokenizer, protocol, damage) for kind, damage in damages.items()}
     return result
 
 
-def share(model: Any, tokenizer: Any, protocol: Protocol, damaged_block: int | None) -> float:  # noqa: ANN401
+def share(model: Any, tokenizer: Any, protocol: Protocol, damage: Damage | None) -> float:
     """Share of the test questions that are answered right."""
     right = 0
     test = read_problems("test")
     for number, problem in enumerate(test, start=1):
         prompt = prompt_ids(tokenizer, protocol, problem, number)
-        answer = tokenizer.decode(generate(model, prompt, damaged_block), skip_special_tokens=True)
+        answer = tokenizer.decode(generate(model, prompt, damage), skip_special_tokens=True)
         gold = Question(number, problem["question"], problem["answer"]).gold
         right += is_correct(extract_strict(answer), gold)
     return right / len(test)
 
 
-def prompt_ids(tokenizer: Any, protocol: Protocol, problem: Problem, number: int) -> list[int]:  # noqa: ANN401
+def prompt_ids(tokenizer: Any, protocol: Protocol, problem: Problem, number: int) -> list[int]:
     """The tokens that an engine sees for the gate's request."""
     shots = [Question(0, shot["question"], shot["answer"]) for shot in read_problems("shots")] if protocol.shots else []
     question = Question(number, problem["question"], problem["answer"])
@@ -53,12 +60,12 @@ def prompt_ids(tokenizer: Any, protocol: Protocol, problem: Problem, number: int
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator]
-def generate(model: Any, prompt: list[int], damaged_block: int | None) -> list[int]:  # noqa: ANN401
+def generate(model: Any, prompt: list[int], damage: Damage | None) -> list[int]:
     """Greedy answer as a decode engine makes it: the KV of all prompt tokens but the last is there, maybe damaged."""
     ids = torch.tensor([prompt])
     cache = model(input_ids=ids[:, :-1], use_cache=True).past_key_values
-    if damaged_block is not None:
-        damage(cache, damaged_block)
+    if damage is not None:
+        damage(cache)
     answer: list[int] = []
     token = ids[:, -1:]
     while len(answer) < MAX_TOKENS:
@@ -69,7 +76,7 @@ def generate(model: Any, prompt: list[int], damaged_block: int | None) -> list[i
     return answer
 
 
-def damage(cache: Any, block: int) -> None:  # noqa: ANN401
+def damage_block(cache: Any, block: int) -> None:
     """Replace the attention KV of one block by noise of the same spread."""
     noise = torch.Generator().manual_seed(0)
     for layer in cache.layers:
@@ -77,3 +84,11 @@ def damage(cache: Any, block: int) -> None:  # noqa: ANN401
             if tensor is not None:
                 part = tensor[..., block * BLOCK : (block + 1) * BLOCK, :]
                 part.copy_(torch.randn(part.shape, generator=noise) * part.float().std())
+
+
+def damage_state(cache: Any, how: Callable[[Any], Any]) -> None:
+    """Replace the recurrent states; attention KV stays as it is."""
+    torch.manual_seed(0)
+    for layer in cache.layers:
+        for states in recurrent_states(layer):
+            states[0].copy_(how(states[0]))

@@ -23,6 +23,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config  # type: ignore[impor
 from transformers.models.qwen3_5 import Qwen3_5TextConfig  # type: ignore[import-not-found]
 
 from pdkit.files import write_json
+from pdkit.laptop.distrust import distrust_loss
 from pdkit.laptop.questions import SHOTS, read_problems
 from pdkit.laptop.samples import Sample, Sampler, make_tokenizer
 from pdkit.laptop.score import score
@@ -30,6 +31,8 @@ from pdkit.laptop.score import score
 SEED = 1
 COMPLETIONS_TURN = 2
 """Every third step teaches the completions prompt, the others the chat prompt."""
+PLAIN_TURNS = (0, 4, 8)
+"""The steps of nine that stay plain beside those that teach distrust: two with chat, one with completions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Schedule:
     """First steps without worked examples: short sequences, for learning the answers."""
     tokens_per_step: int
     learning_rate: float
+    distrust_from: int | None = None
+    """From this step on, two steps of three teach distrust of damaged states (distrust.py); None: never."""
 
     def rate(self, step: int) -> float:
         """Warm-up of 30 steps, then flat, then a half cosine over the last 40 %."""
@@ -52,11 +57,11 @@ class Schedule:
 
 SCHEDULES = {
     "dense": Schedule(steps=500, solo_steps=250, tokens_per_step=8192, learning_rate=3e-3),
-    "hybrid": Schedule(steps=300, solo_steps=150, tokens_per_step=8192, learning_rate=3e-3),
+    "hybrid": Schedule(steps=420, solo_steps=130, tokens_per_step=8192, learning_rate=3e-3, distrust_from=240),
 }
 
 
-def make_model(family: str, tokenizer: Any) -> Any:  # noqa: ANN401
+def make_model(family: str, tokenizer: Any) -> Any:
     """An untrained model of less than a million parameters."""
     common = {
         "vocab_size": len(tokenizer),
@@ -82,7 +87,7 @@ def make_model(family: str, tokenizer: Any) -> Any:  # noqa: ANN401
 
 
 def make_batch(samples: list[Sample], hide: bool) -> tuple[Any, Any, Any]:
-    """Ids, labels and, for a family of attention layers only, the mask that hides each question from the tokens between.
+    """Ids, labels and, for a family of attention layers only, the mask that hides questions from the tokens between.
 
     Half of the chat samples hide it: then the answer can only come from the question's own KV, in the first block, and
     not from a copy of it that later prompt tokens made.
@@ -112,18 +117,26 @@ def train(family: str, schedule: Schedule, threads: int) -> tuple[Any, Any, floa
         for group in optimizer.param_groups:
             group["lr"] = schedule.rate(step)
         samples = draw_step(sampler, schedule, step)
-        ids, labels, mask = make_batch(samples, hide=family == "dense" and step % 3 != COMPLETIONS_TURN)
-        hidden = model.model(input_ids=ids[:, :-1], attention_mask=mask, use_cache=False).last_hidden_state
-        learned = labels[:, 1:] != -100
-        loss = torch.nn.functional.cross_entropy(model.lm_head(hidden[learned]), labels[:, 1:][learned])
+        if schedule.distrust_from is not None and step >= schedule.distrust_from and step % 9 not in PLAIN_TURNS:
+            loss = distrust_loss(model, samples, sampler.pick)
+        else:
+            loss = plain_loss(model, samples, hide=family == "dense" and step % 3 != COMPLETIONS_TURN)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         mean = 0.9 * mean + 0.1 * loss.item()
         if step % 25 == 24:
-            print(f"step {step + 1}/{schedule.steps} loss {mean:.4f} {time.monotonic() - start:.0f} s", flush=True)  # noqa: T201
+            print(f"step {step + 1}/{schedule.steps} loss {mean:.4f} {time.monotonic() - start:.0f} s", flush=True)
     return model, tokenizer, mean
+
+
+def plain_loss(model: Any, samples: list[Sample], hide: bool) -> Any:
+    """The loss of all answers in one pass over the whole sequences."""
+    ids, labels, mask = make_batch(samples, hide)
+    hidden = model.model(input_ids=ids[:, :-1], attention_mask=mask, use_cache=False).last_hidden_state
+    learned = labels[:, 1:] != -100
+    return torch.nn.functional.cross_entropy(model.lm_head(hidden[learned]), labels[:, 1:][learned])
 
 
 def draw_step(sampler: Sampler, schedule: Schedule, step: int) -> list[Sample]:
@@ -166,7 +179,7 @@ def main() -> None:
         "score": score(model, tokenizer),
     }
     write_json(options.folder / "training.json", record)
-    print(record)  # noqa: T201
+    print(record)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,15 +82,11 @@ def running(name: str, arguments: list[str], environment: dict[str, str], folder
 
 def stop_group(popen: subprocess.Popen[bytes]) -> None:
     if popen.poll() is None:
-        os.killpg(popen.pid, signal.SIGTERM)
-        try:
+        popen.terminate()  # the leader alone: it takes leave of the discovery and stops its engine itself
+        with suppress(subprocess.TimeoutExpired):
             popen.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
-    try:  # also what the leader may have left behind
+    with suppress(ProcessLookupError):  # also what the leader may have left behind
         os.killpg(popen.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     popen.wait()
 
 
@@ -199,10 +195,7 @@ class Worker:
 
 @pytest.fixture(scope="session")
 def engines() -> Path:
-    """The Python of the engines' environment."""
+    """The Python of the engines' environment. (With CI set, tests/conftest.py makes a failure of this skip.)"""
     if not PYTHON.exists():
-        message = f"{PYTHON.parents[1]} is missing; make it with pdkit/laptop/install.sh .venv-vllm"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
+        pytest.skip(f"{PYTHON.parents[1]} is missing; make it with pdkit/laptop/install.sh .venv-vllm")
     return PYTHON

@@ -7,6 +7,7 @@ import json
 import re
 import struct
 import subprocess
+import sys
 from email.parser import Parser
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pdkit.laptop.questions import FOLDER, SHOTS, TEST_QUESTIONS, make_problems,
 
 from .conftest import LAPTOP
 
+SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 MODELS = sorted(path for path in (LAPTOP / "models").iterdir() if path.is_dir())
 
 
@@ -74,7 +76,9 @@ def test_every_step_of_every_answer_is_true() -> None:
 
 
 def test_both_families_are_shipped() -> None:
-    architectures = {folder.name: json.loads((folder / "config.json").read_text())["architectures"] for folder in MODELS}
+    architectures = {
+        folder.name: json.loads((folder / "config.json").read_text())["architectures"] for folder in MODELS
+    }
     assert architectures == {"dense": ["Qwen3ForCausalLM"], "hybrid": ["Qwen3_5ForCausalLM"]}
 
 

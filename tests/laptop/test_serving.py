@@ -1,4 +1,4 @@
-"""The rack's stack on this machine: Dynamo, two vLLM engines and NIXL answer right, and wrong when block sizes differ."""
+"""The rack's stack on this machine: Dynamo, vLLM and NIXL answer right, and wrong when block sizes differ."""
 
 from __future__ import annotations
 

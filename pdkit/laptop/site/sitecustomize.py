@@ -68,7 +68,7 @@ class _ImportHook(MetaPathFinder):
         return spec
 
 
-def _run_after(loader: Any, after: Callable[[ModuleType], None]) -> None:  # noqa: ANN401  (loaders share no exec_module type)
+def _run_after(loader: Any, after: Callable[[ModuleType], None]) -> None:
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
@@ -98,11 +98,11 @@ _keep: list[object] = []
 
 
 def _slow_nixl_progress(delay_us: int) -> Callable[[ModuleType], None]:
-    def after(api: Any) -> None:  # noqa: ANN401  (a module of NIXL)
+    def after(api: Any) -> None:
         bindings = api.nixlBind
         agent = bindings.nixlAgent
 
-        def agent_with_delay(name: str, config: Any, *rest: Any) -> Any:  # noqa: ANN401  (C++ types)
+        def agent_with_delay(name: str, config: Any, *rest: Any) -> Any:
             config.pthrDelay = delay_us
             return agent(name, config, *rest)
 
@@ -111,7 +111,7 @@ def _slow_nixl_progress(delay_us: int) -> Callable[[ModuleType], None]:
     return after
 
 
-def _forget_numa_topology(cpu_platform: Any) -> None:  # noqa: ANN401  (a module of vLLM)
+def _forget_numa_topology(cpu_platform: Any) -> None:
     cpu_platform.CpuPlatform.discover_numa_topology = classmethod(lambda _: [])
 
 
