@@ -174,11 +174,12 @@ def _run_job(script: str, tmp_path: Path) -> list[list[str]]:
     }.items():
         (fakes / name).write_text(text)
         (fakes / name).chmod(0o755)
+    (run_folder / "plan.json").write_text("{}")
     (tmp_path / "job.sbatch").write_text(script)
     environment = {
         "PATH": f"{fakes}:{os.environ['PATH']}",
         "SEEN": str(tmp_path / "seen"),
-        "SLURM_SUBMIT_DIR": str(run_folder),
+        "PDKIT_RUN_DIR": str(run_folder),
         "SLURM_JOB_NODELIST": "node-0",
         "SLURM_JOB_ID": "7",
     }
