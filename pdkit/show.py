@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pdkit.errors import Finding
+from pdkit.plan.cost import Cost, expected_cost
 from pdkit.plan.decision import Decision
 from pdkit.plan.plan import Plan, RolePlan
 
@@ -28,8 +29,8 @@ def show_findings(console: Console, findings: Iterable[Finding]) -> None:
             console.print(Text(f"    fix: {finding.fix}", style="dim"), soft_wrap=True)
 
 
-def show_plan(console: Console, plan: Plan, findings: Sequence[Finding]) -> None:
-    """The whole plan as one picture."""
+def show_plan(console: Console, plan: Plan, findings: Sequence[Finding], startup_minutes: float | None = None) -> None:
+    """The whole plan as one picture; `startup_minutes` replaces the estimate in its cost."""
     roles = list(plan.roles.values())
     title = Text.assemble((plan.recipe.name, "bold"), f"  {plan.model.name} on {plan.hardware.name}")
     head = f"{plan.gpus} GPUs on {plan.nodes} nodes, {_load(plan)}"
@@ -43,7 +44,8 @@ def show_plan(console: Console, plan: Plan, findings: Sequence[Finding]) -> None
         _block_line(plan),
         Text(""),
     ]
-    parts += [_memory_bar(role) for role in roles] + [Text(""), _placement(plan)]
+    parts += [_memory_bar(role) for role in roles] + [Text(""), _placement(plan), Text("")]
+    parts += _cost(expected_cost(plan, startup_minutes), plan)
     console.print(Panel(Group(*parts), title=title, title_align="left", border_style="blue", expand=False))
     show_findings(console, findings)
     if not findings:
@@ -170,6 +172,27 @@ def _placement(plan: Plan) -> RenderableType:
             ", ".join([*listens, *(extra if first else [])]),
         )
     return table
+
+
+def _cost(cost: Cost, plan: Plan) -> list[RenderableType]:
+    """What the job will take, and what one job per point would."""
+    unit = "GPU-hours" if plan.hardware.device == "cuda" else "slot-hours"
+    points = sum(cost.points_minutes)
+    lines: list[RenderableType] = [
+        Text.assemble(
+            ("cost  ", "dim"),
+            (f"{cost.gpu_hours:.1f} {unit}", "bold"),
+            f" expected: {cost.gpus} x {cost.minutes:.0f} min "
+            f"(start-up {cost.startup_minutes:.1f}, gate {cost.gate_minutes:.1f}, points {points:.1f}); "
+            f"one job per point and accuracy apart: {cost.apart_gpu_hours:.1f}",
+        ),
+        Text(f"      start-up {cost.startup_source}", style="dim"),
+        Text(f"      speeds {cost.speed_source}", style="dim"),
+    ]
+    if not cost.fits:
+        limit = plan.recipe.cluster.time_limit
+        lines.append(Text(f"      longer than cluster.time_limit {limit}: a resumed job goes on", style="yellow"))
+    return lines
 
 
 def _ranges(ports: Iterable[int]) -> list[str]:

@@ -8,14 +8,15 @@ from typing import Any
 
 from pdkit.errors import Finding
 from pdkit.paths import expand
+from pdkit.plan.cost import expected_cost
 from pdkit.plan.decision import Decision
 from pdkit.plan.plan import Plan, RolePlan
 
 SCHEMA = 1
 
 
-def plan_data(plan: Plan, findings: Iterable[Finding]) -> dict[str, Any]:
-    """Everything that a script or a person reads of a plan."""
+def plan_data(plan: Plan, findings: Iterable[Finding], startup_minutes: float | None = None) -> dict[str, Any]:
+    """Everything that a script or a person reads of a plan; `startup_minutes` replaces the estimate in its cost."""
     workload = plan.recipe.workload
     return {
         "schema": SCHEMA,
@@ -57,6 +58,7 @@ def plan_data(plan: Plan, findings: Iterable[Finding]) -> dict[str, Any]:
             "kv_transfer_mib_per_request": plan.kv_transfer_mib_per_request,
             **{role: asdict(one.network) for role, one in plan.roles.items()},
         },
+        "cost": asdict(expected_cost(plan, startup_minutes)),
         "findings": [asdict(finding) for finding in findings],
     }
 

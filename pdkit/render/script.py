@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
 
 from pdkit import __version__
 from pdkit.paths import shipped
+from pdkit.plan.cost import slurm_seconds
 from pdkit.plan.plan import Plan
 from pdkit.plan.ports import ETCD, NATS
 from pdkit.render.engine import Command, Variable, commands, discovery
@@ -34,8 +35,10 @@ class Comment(str):
 def to_words(value: Any) -> str:
     """What Jinja prints for a value: a shell word, several for a list, plain text for a comment.
 
-    Raises TypeError for anything else (None, mappings), since it has no meaning in a script.
+    Raises TypeError for anything else (None, mappings), since it has no meaning in a script, and UndefinedError.
     """
+    if isinstance(value, Undefined):
+        return str(value)  # raises, and names what is not there
     if isinstance(value, Comment):
         return str(value)
     if isinstance(value, bool):
@@ -151,6 +154,7 @@ def directives(plan: Plan) -> list[str]:
         "segment": segment(plan),
         "exclusive": cluster.exclusive,
         "time": cluster.time_limit,
+        "signal": f"B:USR1@{_warning_seconds(cluster.time_limit)}",
         "output": "logs/job.log",
         "open-mode": "append",
         "no-requeue": True,
@@ -158,6 +162,11 @@ def directives(plan: Plan) -> list[str]:
     }
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     return [f"--{name}" if value is True else f"--{name}={shlex.quote(str(value))}" for name, value in given.items()]
+
+
+def _warning_seconds(time_limit: str) -> int:
+    """How long before its time limit the job is told, so that it ends by itself; Slurm may do so a minute sooner."""
+    return max(5, min(60, slurm_seconds(time_limit) // 10))
 
 
 def segment(plan: Plan) -> int | None:
