@@ -70,7 +70,8 @@ def running(name: str, arguments: list[str], environment: dict[str, str], folder
             stdout=stream,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **laptop_environment(), **environment},
+            # vLLM leaves its sockets behind, so not in /tmp
+            env={**os.environ, **laptop_environment(), **environment, "VLLM_RPC_BASE_PATH": str(folder)},
             cwd=folder,
             start_new_session=True,
         )
