@@ -55,7 +55,11 @@ def to_words(value: Any) -> str:
 def scripts(plan: Plan) -> dict[str, str]:
     """`job.sbatch` and `steps/*.sh`, by their path in the run folder."""
     steps = commands(plan)
-    files = {"job.sbatch": _job(plan, steps), "steps/driver.sh": _driver(plan)}
+    files = {
+        "job.sbatch": _job(plan, steps),
+        "steps/driver.sh": _driver(plan),
+        "steps/preflight.sh": _template("steps/preflight.sh.j2", version=_VERSION),
+    }
     return files | {f"steps/{step.name}.sh": _step(step) for step in steps}
 
 

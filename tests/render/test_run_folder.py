@@ -43,7 +43,7 @@ def written(ready: Ready, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_in_a_run_folder(written: Path) -> None:
     names = sorted(str(path.relative_to(written)) for path in written.rglob("*"))
-    steps = ["decode0-0", "decode0-1", "driver", "etcd", "frontend0", "nats", "prefill0-0", "prefill0-1"]
+    steps = ["decode0-0", "decode0-1", "driver", "etcd", "frontend0", "nats", "prefill0-0", "prefill0-1", "preflight"]
     assert names == sorted(
         ["job.sbatch", "lock.json", "logs", "pdkit.zip", "plan.json", "points", "recipe.yaml", "steps"]
         + [f"steps/{name}.sh" for name in steps]
@@ -79,7 +79,12 @@ def test_the_lock_covers_recipe_facts_and_templates(written: Path) -> None:
     model = (facts_folder("models") / "qwen3.8-2.4t.yaml").read_bytes()
     assert lock["facts"]["models/qwen3.8-2.4t.yaml"] == f"sha256:{hashlib.sha256(model).hexdigest()}"
     assert not [name for name in lock["facts"] if name.startswith("models/") and "qwen3.8" not in name]
-    assert sorted(lock["templates"]) == ["job.sbatch.j2", "steps/driver.sh.j2", "steps/process.sh.j2"]
+    assert sorted(lock["templates"]) == [
+        "job.sbatch.j2",
+        "steps/driver.sh.j2",
+        "steps/preflight.sh.j2",
+        "steps/process.sh.j2",
+    ]
     assert lock["plan"] == json.loads((written / "plan.json").read_text())["digest"]
     content = {name: value for name, value in lock.items() if name != "digest"}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
