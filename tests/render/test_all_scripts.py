@@ -47,9 +47,11 @@ def test_shellcheck_has_nothing_to_say(written: list[str]) -> None:
 
 def test_one_script_per_process_and_one_for_the_job(rendered: list[tuple[Plan, dict[str, str]]]) -> None:
     for plan, texts in rendered:
-        infra = ["etcd", "nats", "frontend0", "driver", "preflight"]
+        infra = ["etcd", "nats", "frontend0", "driver"]
         processes = [process.name for process in plan.placement]
-        assert sorted(texts) == sorted(["job.sbatch", *(f"steps/{name}.sh" for name in (*infra, *processes))])
+        assert sorted(texts) == sorted(
+            ["job.sbatch", "steps/preflight.sh", *(f"steps/{name}.sh" for name in (*infra, *processes))]
+        )
         for name in (*infra, *processes):
             assert f"\nstart {name} " in texts["job.sbatch"]
 
