@@ -17,7 +17,7 @@ from types import FrameType
 
 import requests
 
-from pdkit.errors import EngineError, GateError, InterruptedRunError, MeasurementError, PdkitError
+from pdkit.errors import EngineError, GateError, InterruptedRunError, MeasurementError, PdkitError, UsageError
 from pdkit.files import write_json
 from pdkit.job.deployment import Deployment, read_deployment
 from pdkit.job.events import emit
@@ -27,9 +27,11 @@ from pdkit.job.gsm8k import load_accuracy
 from pdkit.job.load import LoadSettings, sweep
 from pdkit.job.load import Progress as LoadProgress
 from pdkit.job.logwatch import LogWatch
-from pdkit.job.ready import Ready, boot_ids, instances, missing_parts, prove
+from pdkit.job.ready import Ready, prove
+from pdkit.job.router import boot_ids, missing_parts, unregistered
 
 RESULT = "result.json"
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EVENT_SECONDS = 5.0
 """Progress of the gate and the sweep is told at most so often."""
 
@@ -53,16 +55,16 @@ class Driver:
         self._enter("gate")
         passed = run_gate(gate_settings(self.deployment, ready), self.folder, self._gate_progress)
         emit(self.folder, "passed", accuracy=passed.accuracy)
-        self._all_registered(ready)
+        self._all_registered()
         self._enter("sweep")
         points = sweep(
             load_settings(self.deployment),
             passed,
             self.folder,
             self._load_progress,
-            boot_ids=lambda: boot_ids(self.deployment),
+            boot_ids=self._identities,
         )
-        self._all_registered(ready)
+        self._all_registered()
         emit(self.folder, "swept", points=len(points))
 
     def _enter(self, stage: str) -> None:
@@ -91,11 +93,16 @@ class Driver:
         for hit in self.watch.look():
             raise EngineError(f"the log of {hit.log.removesuffix('.log')} says that the run is void: {hit}")
 
-    def _all_registered(self, ready: Ready) -> None:
-        """Count the registered engines after a stage: a lost one would mean silently less of the deployment."""
-        now, before = len(instances(self.deployment)), sum(one.startswith("instance=") for one in ready.boot_ids)
-        if now < before:
-            message = f"{before - now} of {before} engines are no longer registered with the router"
+    def _identities(self) -> tuple[str, ...]:
+        """Asked for before a point is written, so no point outlives a fatal line of its last moments."""
+        self._logs_are_clean()
+        return boot_ids(self.deployment)
+
+    def _all_registered(self) -> None:
+        """A lost engine would mean silently less of the deployment."""
+        lost = unregistered(self.deployment)
+        if lost:
+            message = f"the router has lost the {', the '.join(lost)}"
             raise EngineError(message, fix="file discovery loses engines that stall; use `infra.discovery: etcd`")
 
 
@@ -162,27 +169,41 @@ def cache_folder() -> Path:
 
 def node_address(node: int) -> str:
     """The address of a node of the job, as the job script has exported it."""
-    return os.environ[f"NODE_IP_{node}"]
+    name = f"NODE_IP_{node}"
+    if name not in os.environ:
+        raise UsageError(f"{name} is not set", fix="start the driver by the job script, which exports it")
+    return os.environ[name]
 
 
 def finish(folder: Path, error: PdkitError | None, stage: str) -> int:
     """Write `result.json` and return the exit code."""
     code = error.exit_code if error else 0
     message = str(error) if error else "ready, gate and sweep passed"
+    if error:
+        sys.stderr.write(f"{message}\n")
     write_json(folder / RESULT, {"schema": 1, "exit_code": code, "stage": stage, "message": message})
     emit(folder, "done" if code == 0 else "failed", exit_code=code, message=message)
     return code
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:
+    for other in SIGNALS:  # a second signal must not break what the first one began
+        signal.signal(other, signal.SIG_IGN)
     raise InterruptedRunError(f"stopped by {signal.Signals(number).name}; what was finished is kept")
 
 
 def main() -> int:
     """Run the stages of the folder given on the command line."""
     folder = Path(sys.argv[1]).resolve()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in SIGNALS:
         signal.signal(number, _interrupt)
+    try:
+        return _stages(folder)
+    except PdkitError as error:
+        return finish(folder, error, "start")
+
+
+def _stages(folder: Path) -> int:
     driver = Driver(read_deployment(folder, node_address))
     try:
         driver.run()
@@ -190,6 +211,8 @@ def main() -> int:
         return _fail(driver, error)
     except requests.RequestException as error:
         return _fail(driver, EngineError(f"an engine or the router stopped answering: {error}"))
+    except OSError as error:
+        return _fail(driver, UsageError(f"cannot write: {error.strerror}", at=str(error.filename or folder)))
     return finish(folder, None, "done")
 
 
@@ -199,7 +222,6 @@ def _fail(driver: Driver, error: PdkitError) -> int:
         missing = missing_parts(driver.deployment)
         if missing:
             error = EngineError(f"{', '.join(missing)} no longer there while the {driver.stage} ran: {error.message}")
-    sys.stderr.write(f"{error}\n")
     return finish(driver.folder, error, driver.stage)
 
 

@@ -5,6 +5,8 @@ The literals come from public threads and from runs of our own; each is matched 
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,12 +56,15 @@ class LogWatch:
     def _look_at(self, log: Path) -> list[Hit]:
         try:
             with log.open("rb") as stream:
-                stream.seek(self._read.get(log, 0))
+                start = self._read.get(log, 0)
+                if start > os.fstat(stream.fileno()).st_size:
+                    start = 0  # cut or begun anew: all of it is new
+                stream.seek(start)
                 new = stream.read()
         except FileNotFoundError:
             return []
         whole = new[: new.rfind(b"\n") + 1]
-        self._read[log] = self._read.get(log, 0) + len(whole)
+        self._read[log] = start + len(whole)
         return [hit for line in whole.decode("utf-8", "replace").splitlines() if (hit := _judge(log, line))]
 
 
@@ -70,9 +75,17 @@ def _judge(log: Path, line: str) -> Hit | None:
     return None
 
 
+_TAIL_BYTES = 64 * 1024
+"""How much of a log's end is read: logs grow to gigabytes, and a live table looks at them twice a second."""
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
 def last_lines(log: Path, count: int = 20) -> list[str]:
-    """The end of a log, for a message about the process that wrote it."""
+    """The end of a log without its colours, for a message about the process that wrote it."""
     try:
-        return log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]
+        with log.open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+            end = stream.read()
     except FileNotFoundError:
         return [f"({log.name} was never written)"]
+    return _ESCAPES.sub("", end.decode("utf-8", "replace")).splitlines()[-count:]

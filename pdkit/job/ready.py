@@ -6,29 +6,27 @@ any more ends the run with the engine's name and the end of its log.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import requests
 
 from pdkit.errors import NotReadyError
 from pdkit.files import write_json
 from pdkit.job.deployment import Deployment, Worker
+from pdkit.job.engine_report import Engine, RankPage, rank_pages
 from pdkit.job.logwatch import LogWatch, last_lines
-from pdkit.job.prometheus import Sample, read_page, total
+from pdkit.job.router import REGISTRATION, boot_ids, missing_parts
+from pdkit.job.texts import EQUAL, compare_texts
 
 READY = "ready.json"
 POLL_SECONDS = 0.5
 PROBES_PER_RANK = 4
-"""Requests sent for each decode rank until every rank has received KV."""
+"""Requests sent for each rank of the larger role until every rank has done its part."""
 PROBE_WORDS = 48
 """Words of the probe: more tokens than one block of the smallest block size."""
-EXACT_SECONDS = 180
+PROBE_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +38,6 @@ class Check:
     expected: str
     seen: str
     engine: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """What one DP rank of a running engine says about itself."""
-
-    name: str
-    role: str
-    rank: str
-    block_size: int
-    kv_blocks: int
-    kv_tokens: int
-    max_concurrency: float
-    """Requests of max-model-len that its KV cache holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,35 +106,43 @@ class Prover:
     def _registered(self, started: float, watch: LogWatch) -> None:
         """Wait until the frontend lists the model and every engine has registered, at most the recipe's time."""
         limit = self.deployment.recipe.infra.ready_timeout_seconds
-        while True:
-            missing = missing_parts(self.deployment)
-            if not missing:
-                break
+        expected = f"all engines within {limit} s"
+        while missing := missing_parts(self.deployment):
             self.on_progress("waiting for " + ", ".join(missing))
             self._logs_are_clean(watch)
             if time.monotonic() - started > limit:
-                engine = next((one for one in missing if one in self.deployment.steps), "")
+                names = (one.removeprefix(REGISTRATION) for one in missing)
+                engine = next((name for name in names if self.deployment.log(name).is_file()), "")
                 self._hold(
-                    Check(
-                        "registered", False, f"all engines within {limit} s", f"missing {', '.join(missing)}", engine
-                    ),
+                    Check("registered", False, expected, f"missing {', '.join(missing)}", engine),
                     "see its log; raise infra.ready_timeout_seconds when it is still loading",
                 )
             time.sleep(POLL_SECONDS)
-        names = ", ".join(worker.name for worker in self.deployment.workers)
-        self._hold(Check("registered", True, names, names), "")
+        names = (worker.name for worker in self.deployment.workers)
+        self._hold(Check("registered", True, expected, ", ".join(names)), "")
+
+    def _pages(self, worker: Worker) -> list[RankPage]:
+        """What every rank of a worker reports now."""
+        try:
+            return rank_pages(worker)
+        except requests.RequestException as error:
+            self._hold(Check("metrics", False, "a page of metrics", str(error), worker.name), "see its log")
+            raise
+
+    def _all_pages(self) -> list[RankPage]:
+        return [page for worker in self.deployment.workers for page in self._pages(worker)]
 
     def _engines_report_the_plan(self) -> None:
         """Block size and KV blocks of every DP rank, as the engine itself publishes them."""
         for worker in self.deployment.workers:
             self.on_progress(f"reading what {worker.name} reports")
-            ranks = cache_configs(read_page(f"{worker.url}/metrics"))
+            pages = self._pages(worker)
             self._hold(
-                Check("ranks", len(ranks) == len(worker.ranks), str(len(worker.ranks)), str(len(ranks)), worker.name),
+                Check("ranks", len(pages) == len(worker.ranks), str(len(worker.ranks)), str(len(pages)), worker.name),
                 "an engine with fewer ranks than planned did not start all of them",
             )
-            for labels in ranks:
-                self._rank_reports(worker, labels)
+            for page in pages:
+                self._rank_reports(worker, page)
         self._one_block_size()
 
     def _one_block_size(self) -> None:
@@ -162,53 +154,51 @@ class Prover:
             "set common.block_size to auto, which pins one size on both roles",
         )
 
-    def _rank_reports(self, worker: Worker, labels: dict[str, str]) -> None:
-        size = labels.get("effective_attention_block_size") or labels.get("block_size", "?")
-        self.engines.append(_engine(worker, size, labels))
+    def _rank_reports(self, worker: Worker, page: RankPage) -> None:
+        self.engines.append(page.engine())
+        size, blocks = page.block_size(), self.engines[-1].kv_blocks
         self._hold(
             Check("block size", size == str(worker.block_size), str(worker.block_size), size, worker.name),
             "prefill and decode must use one block size: set common.block_size to auto",
         )
-        blocks = self.engines[-1].kv_blocks
         if worker.kv_blocks is not None:
             enough = blocks >= worker.kv_blocks
             self._hold(
-                Check("KV blocks", enough, f"at least {worker.kv_blocks}", str(blocks), worker.name),
+                Check("KV blocks per rank", enough, f"at least {worker.kv_blocks}", str(blocks), worker.name),
                 "less memory was left than planned: lower max_num_seqs or free the GPU",
             )
 
     def _kv_moves(self) -> None:
-        """Send requests until every decode rank has received KV; none may fail."""
+        """Send requests until every prefill rank has computed and every decode rank received; no transfer may fail."""
         self.on_progress("proving that KV moves from prefill to decode")
-        before = self._decode_pages()
-        ranks = sum(len(worker.ranks) for worker in self.deployment.generating())
+        before = self._all_pages()
+        ranks = max(sum(page.worker.role == role for page in before) for role in ("prefill", "decode"))
+        after = before
         for number in range(PROBES_PER_RANK * ranks):
             self._probe(number)
-            after = self._decode_pages()
-            if all(external(after[key]) > external(before[key]) for key in before):
+            after = self._all_pages()
+            if all(_part(old, new) > 0 for old, new in zip(before, after, strict=True)):
                 break
-        after = self._decode_pages()
-        for worker in self.deployment.generating():
-            for rank in self._ranks_of(worker):
-                moved = external(after[worker.name, rank]) - external(before[worker.name, rank])
-                failed = _failed(after[worker.name, rank]) - _failed(before[worker.name, rank])
-                name = f"{worker.name} rank {rank}" if len(worker.ranks) > 1 else worker.name
-                self._hold(
-                    Check(
-                        "prompt tokens by KV transfer", moved > 0, "more than 0", f"{moved:.0f} ({name})", worker.name
-                    ),
-                    "decode recomputes prompts: check its KV connector and the block sizes",
-                )
-                self._hold(
-                    Check("failed transfers", failed == 0, "0", f"{failed:.0f} ({name})", worker.name),
-                    "see the engine's log for NIXL errors",
-                )
+        for old, new in zip(before, after, strict=True):
+            prefill = new.worker.role == "prefill"
+            name = "prompt tokens computed" if prefill else "prompt tokens by KV transfer"
+            done, failed = _part(old, new), new.failed_transfers() - old.failed_transfers()
+            self._hold(
+                Check(name, done > 0, "more than 0", f"{done:.0f} ({new.name})", new.worker.name),
+                "the router sends it no prompts"
+                if prefill
+                else "decode recomputes prompts: check its KV connector and the block sizes",
+            )
+            self._hold(
+                Check("failed transfers", failed == 0, "0", f"{failed:.0f} ({new.name})", new.worker.name),
+                "see the engine's log for NIXL errors",
+            )
 
     def _probe(self, number: int) -> None:
         words = " ".join(f"w{number}x{index}" for index in range(PROBE_WORDS))
         body = {"model": self.deployment.model, "prompt": words, "max_tokens": 4, "temperature": 0}
         try:
-            answer = requests.post(f"{self.deployment.url}/v1/completions", json=body, timeout=120)
+            answer = requests.post(f"{self.deployment.url}/v1/completions", json=body, timeout=PROBE_SECONDS)
             seen = f"HTTP {answer.status_code} {answer.text[:200]}" if answer.status_code != requests.codes.ok else ""
         except requests.RequestException as error:
             seen = str(error)
@@ -218,19 +208,6 @@ class Prover:
             "engines are healthy and yet refuse requests: compare model, dtype, connector and block size of both roles",
         )
 
-    def _ranks_of(self, worker: Worker) -> list[str]:
-        return [labels.get("engine", "0") for labels in cache_configs(read_page(f"{worker.url}/metrics"))]
-
-    def _decode_pages(self) -> dict[tuple[str, str], list[Sample]]:
-        """The samples of every decode rank, by (worker, engine label)."""
-        pages: dict[tuple[str, str], list[Sample]] = {}
-        for worker in self.deployment.generating():
-            samples = read_page(f"{worker.url}/metrics")
-            for labels in cache_configs(samples):
-                rank = labels.get("engine", "0")
-                pages[worker.name, rank] = [one for one in samples if one.labels.get("engine", "0") == rank]
-        return pages
-
     def _texts_agree(self) -> None:
         """Where both roles compute alike, P/D text must equal that of decode computing the prompt itself."""
         roles = self.deployment.plan["roles"]
@@ -239,13 +216,13 @@ class Prover:
         # n x block + 1: the one length at which hybrids compute the last token by the same kernel on both paths
         tokens = min(2 * block + 1, roles["decode"]["max_model_len"] - 16)
         self.on_progress("comparing the P/D answer with decode's own")
-        outcome = compare_texts(self.deployment, tokens)
+        outcome, engine = compare_texts(self.deployment, tokens), self.deployment.generating()[0].name
         if not same:
             seen = f"{outcome} (TP differs, so sums are rounded differently: not judged)"
             self._hold(Check("P/D text", True, "noted only", seen), "")
             return
         self._hold(
-            Check("P/D text", outcome == "equal", "equal to decode's own text", outcome, "decode0"),
+            Check("P/D text", outcome == EQUAL, "equal to decode's own text", outcome, engine),
             "the KV that arrives is not the KV that was sent: compare block sizes, dtypes and layouts",
         )
 
@@ -255,89 +232,11 @@ class Prover:
             self._hold(Check("log", False, "no fatal line", str(hit), engine), "the run is void; fix the cause first")
 
 
-def _engine(worker: Worker, size: str, labels: dict[str, str]) -> Engine:
-    def number(name: str) -> float:
-        text = labels.get(name, "")
-        return float(text) if text.replace(".", "", 1).isdigit() else 0.0
-
-    return Engine(
-        name=worker.name,
-        role=worker.role,
-        rank=labels.get("engine", "0"),
-        block_size=int(size) if size.isdigit() else 0,
-        kv_blocks=int(number("num_gpu_blocks")),
-        kv_tokens=int(number("kv_cache_size_tokens")),
-        max_concurrency=number("kv_cache_max_concurrency"),
-    )
-
-
-def external(samples: list[Sample]) -> float:
-    """Prompt tokens that came by KV transfer."""
-    return total(samples, "vllm:prompt_tokens_by_source_total", source="external_kv_transfer")
-
-
-def _failed(samples: list[Sample]) -> float:
-    return total(samples, "vllm:nixl_num_failed_transfers_total")
-
-
-def cache_configs(samples: list[Sample]) -> list[dict[str, str]]:
-    """The labels of `vllm:cache_config_info`, one set per DP rank of the worker."""
-    return [one.labels for one in samples if one.name == "vllm:cache_config_info"]
-
-
-def missing_parts(deployment: Deployment) -> list[str]:
-    """Names of what is not there yet: the frontend, the model, engines by name."""
-    missing = [worker.name for worker in deployment.workers if not _healthy(worker)]
-    try:
-        models = requests.get(f"{deployment.url}/v1/models", timeout=5).json().get("data", [])
-    except (requests.RequestException, ValueError):
-        return ["frontend0", *missing]
-    if not any(model.get("id") == deployment.model for model in models):
-        return [*missing, f"model {deployment.model}"]
-    registered, expected = len(instances(deployment)), len(deployment.workers)
-    return [*missing, *([f"{expected - registered} registrations"] if registered < expected else [])]
-
-
-def _healthy(worker: Worker) -> bool:
-    try:
-        return bool(requests.get(f"{worker.url}/health", timeout=5).status_code == requests.codes.ok)
-    except requests.RequestException:
-        return False
-
-
-def instances(deployment: Deployment) -> list[str]:
-    """Ids of the engines that the router knows; file discovery loses live ones that stall, for good."""
-    try:
-        listed: list[dict[str, Any]] = requests.get(f"{deployment.url}/health", timeout=5).json().get("instances", [])
-    except (requests.RequestException, ValueError):
-        return []
-    return sorted({str(one["instance_id"]) for one in listed if one.get("endpoint") == "generate"})
-
-
-def boot_ids(deployment: Deployment) -> tuple[str, ...]:
-    """Identities of the processes: what each wrote at its start, and what the router has registered."""
-    files = (deployment.folder / "boot" / name for name in deployment.steps)
-    started = [f"{file.name}={file.read_text(encoding='utf-8').strip()}" for file in files if file.is_file()]
-    return (*started, *(f"instance={one}" for one in instances(deployment)))
-
-
-def compare_texts(deployment: Deployment, tokens: int) -> str:
-    """`equal`, or how the two texts differ, or why they could not be compared."""
-    argv = [sys.executable, "-m", "pdkit.job.exact", "--url", deployment.url, "--model", deployment.model]
-    argv += ["--model-path", deployment.plan["roles"]["decode"]["model_path"], "--tokens", str(tokens)]
-    log = deployment.log("exact")
-    try:
-        with log.open("w", encoding="utf-8") as errors:
-            done = subprocess.run(
-                argv, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=EXACT_SECONDS, check=False
-            )
-    except subprocess.TimeoutExpired:
-        return f"no answer within {EXACT_SECONDS} s"
-    found = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode != 0 or not found:
-        return f"the comparison ended with {done.returncode}: {' '.join(last_lines(log, 3))}"
-    result = json.loads(found[-1])
-    return "equal" if result["equal"] else f"P/D {result['pd_text']!r}, decode alone {result['own_text']!r}"
+def _part(before: RankPage, after: RankPage) -> float:
+    """Prompt tokens of a rank's own part in the work between two looks: computing on prefill, receiving on decode."""
+    if after.worker.role == "prefill":
+        return after.computed() - before.computed()
+    return after.received() - before.received()
 
 
 def prove(deployment: Deployment, on_progress: Callable[[str], None]) -> Ready:
