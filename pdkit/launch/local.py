@@ -5,10 +5,11 @@ The very scripts that a Slurm job runs are run here; the driver among them prove
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import shutil
 import signal
-import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,21 +22,22 @@ from pdkit.errors import EngineError, InterruptedRunError, PdkitError, UsageErro
 from pdkit.files import write_json
 from pdkit.job.events import emit
 from pdkit.job.logwatch import last_lines
-from pdkit.launch import processes
-from pdkit.launch.processes import MARK, Managed
+from pdkit.job.ready import READY
+from pdkit.launch import ports, processes
+from pdkit.launch.processes import MARK, Guard, Managed
 from pdkit.plan.plan import Plan
 from pdkit.render.engine import commands
 
 DRIVER = "driver"
+RESULT = "result.json"
+LOCK = "run.lock"
 POLL_SECONDS = 0.2
 FAILED_GRACE_SECONDS = 4.0
 """After a failure nothing needs to drain: the run must end within seconds."""
-LOCALHOST = "127.0.0.1"
 RUN_ID = "run.id"
+EARLIER = "earlier"
+"""Folder of a run folder: what earlier launches of it have left, one folder each."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PORT_STEP = 40
-"""How far ports move when the planned ones are taken; co-prime to nothing in particular, larger than any range."""
-
 Watch = Callable[["Supervisor"], None]
 
 
@@ -46,6 +48,7 @@ class Supervisor:
     folder: Path
     environment: dict[str, str]
     run_id: str
+    guard: Guard
     steps: list[Managed] = field(default_factory=list)
     driver: Managed | None = None
 
@@ -55,6 +58,7 @@ class Supervisor:
         log = self.folder / "logs" / f"{name}.log"
         one = processes.start(name, argv, log=log, environment=self.environment)
         self.steps.append(one)
+        self.guard.watch(one.process.pid)
         emit(self.folder, "started", step=name, pid=one.process.pid)
         return one
 
@@ -66,14 +70,10 @@ class Supervisor:
                 code = one.ended()
                 if code is None:
                     continue
-                if one is self.driver:
-                    return code if code >= 0 else self._driver_died(code)
+                if one is self.driver and code == _recorded(self.folder):
+                    return code
                 raise EngineError(death(one, code))
             time.sleep(POLL_SECONDS)
-
-    def _driver_died(self, code: int) -> int:
-        assert self.driver is not None
-        raise EngineError(death(self.driver, code))
 
     def stop(self, grace_seconds: float) -> None:
         """Stop the driver first, so that it writes what it has, then everything else; signals wait meanwhile."""
@@ -83,7 +83,14 @@ class Supervisor:
         processes.stop(last, grace_seconds)
         processes.stop([one for one in self.steps if one not in last], grace_seconds)
         self.steps.clear()
-        processes.sweep(self.run_id)
+        self.guard.dismiss()
+        processes.sweep(self.run_id, adopted=True)
+
+
+def _recorded(folder: Path) -> int | None:
+    """The exit code that the driver has written down; a driver that broke leaves none, or another one."""
+    result = folder / RESULT
+    return json.loads(result.read_text(encoding="utf-8"))["exit_code"] if result.is_file() else None
 
 
 def death(one: Managed, code: int) -> str:
@@ -97,45 +104,77 @@ def run_local(folder: Path, plan: Plan, environment: dict[str, str], watch: Watc
     """Run a rendered folder on this machine and return the driver's exit code.
 
     `environment` is added to this process's own; `watch` is called several times a second. Raises EngineError when a
-    step ends before the driver, InterruptedRunError on Ctrl-C or TERM; nothing is left running either way.
+    step ends before the driver, InterruptedRunError on Ctrl-C or TERM; nothing is left running either way. Raises
+    UsageError when another process runs this folder, or its ports are taken.
     """
-    _end_earlier_run(folder)
-    run_id = str(uuid.uuid4())
-    (folder / RUN_ID).write_text(run_id, encoding="utf-8")
-    addresses = {f"NODE_IP_{node}": LOCALHOST for node in range(plan.nodes)}
-    own = {**os.environ, **environment, **addresses, "RUN_DIR": str(folder), MARK: run_id}
-    supervisor = Supervisor(folder, own, run_id)
-    grace = FAILED_GRACE_SECONDS
-    with _interruptible():
-        try:
-            for command in commands(plan):
-                supervisor.start(command.name)
-            supervisor.driver = supervisor.start(DRIVER)
-            code = supervisor.supervise(watch)
-            grace = processes.GRACE_SECONDS
-        except PdkitError as error:
-            supervisor.stop(grace)
-            _write_result(folder, error)
-            raise
-        finally:
-            supervisor.stop(grace)
+    with _only_here(folder):
+        set_aside = _end_earlier_run(folder)
+        ports.reserve(plan)
+        run_id = str(uuid.uuid4())
+        (folder / RUN_ID).write_text(run_id, encoding="utf-8")
+        emit(folder, "launched", run_id=run_id, set_aside=set_aside)
+        addresses = {f"NODE_IP_{node}": ports.LOCALHOST for node in range(plan.nodes)}
+        own = {**os.environ, **environment, **addresses, "RUN_DIR": str(folder), MARK: run_id}
+        processes.adopt_orphans()
+        supervisor = Supervisor(folder, own, run_id, Guard(run_id))
+        with _interruptible():
+            return _run(supervisor, plan, watch)
+
+
+def _run(supervisor: Supervisor, plan: Plan, watch: Watch) -> int:
+    grace, failure = FAILED_GRACE_SECONDS, None
+    try:
+        for command in commands(plan):
+            supervisor.start(command.name)
+        supervisor.driver = supervisor.start(DRIVER)
+        code = supervisor.supervise(watch)
+        grace = processes.GRACE_SECONDS
+    except PdkitError as error:
+        failure = error
+        raise
+    finally:
+        supervisor.stop(grace)
+        if failure:
+            _write_result(supervisor.folder, failure)
     return code
 
 
-def _end_earlier_run(folder: Path) -> None:
-    """What an earlier, killed run of this folder has left: processes, discovery files, boot ids."""
+@contextmanager
+def _only_here(folder: Path) -> Iterator[None]:
+    """Let no second launcher into a run folder; the lock goes with this process however it ends."""
+    with (folder / LOCK).open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"{folder} is running already, started by another pdkit"
+            raise UsageError(message, fix="wait for it, or stop it with Ctrl-C where it was started") from None
+        yield
+
+
+def _end_earlier_run(folder: Path) -> str | None:
+    """End what an earlier, killed run of this folder has left, and set its evidence aside; returns where.
+
+    Its logs would void this run again, and its proof is of other processes. Points stay: each names its gate.
+    """
     mark = folder / RUN_ID
-    if mark.is_file():
-        processes.sweep(mark.read_text(encoding="utf-8").strip())
-    for name in ("discovery", "boot", "etcd", "nats"):
+    if not mark.is_file():
+        return None
+    processes.sweep(mark.read_text(encoding="utf-8").strip())
+    for name in ("discovery", "etcd", "nats"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    (folder / "result.json").unlink(missing_ok=True)
+    number = next(n for n in range(1, 10**6) if not (folder / EARLIER / str(n)).exists())
+    aside = folder / EARLIER / str(number)
+    aside.mkdir(parents=True)
+    for name in ("logs", "boot", READY, RESULT, RUN_ID):
+        if (folder / name).exists():
+            (folder / name).rename(aside / name)
+    return f"{EARLIER}/{number}"
 
 
 def _write_result(folder: Path, error: PdkitError) -> None:
     """The launcher knows best why a run ended when a step died or a person stopped it."""
     write_json(
-        folder / "result.json",
+        folder / RESULT,
         {"schema": 1, "exit_code": error.exit_code, "stage": "run", "message": str(error)},
     )
     emit(folder, "failed", exit_code=error.exit_code, message=error.message.splitlines()[0])
@@ -154,25 +193,3 @@ def _interruptible() -> Iterator[None]:
     finally:
         for number in SIGNALS:
             signal.signal(number, before[number])
-
-
-def free_port_shift(plan: Plan) -> int:
-    """By how much to shift all ports so that each is free on this machine; 0 when the planned ones are.
-
-    Raises UsageError when none of a hundred tries succeeds.
-    """
-    planned = [port.port - plan.recipe.infra.port_shift for port in plan.ports]
-    for shift in range(0, 100 * PORT_STEP, PORT_STEP):
-        if all(_is_free(port + shift) for port in planned):
-            return shift
-    raise UsageError("no free ports for this deployment on this machine", fix="stop what listens on them (ss -ltnp)")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOCALHOST, port))
-        except OSError:
-            return False
-    return True

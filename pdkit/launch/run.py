@@ -11,20 +11,22 @@ import yaml
 
 from pdkit.commands import planned
 from pdkit.errors import Finding, FindingsError, UsageError
-from pdkit.launch.local import free_port_shift
+from pdkit.launch.ports import choose_shift
 from pdkit.plan.plan import Plan
 from pdkit.recipe.load import Loaded
 from pdkit.render.folder import next_run_folder, write_run_folder
 
 
 def prepare(recipe: Path, sets: tuple[str, ...], output: Path, *, force: bool) -> tuple[Path, Plan]:
-    """A fresh run folder for this machine, its ports free.
+    """A fresh run folder for this machine, its ports free and reserved for this process.
 
     `force` runs a recipe in spite of its findings: for tests that the later stages catch what the checks would have.
     Raises FindingsError when a rule finds an error, UsageError when the file stands for several recipes.
     """
-    shift = free_port_shift(_only(recipe, sets)[1])
-    loaded, plan, findings = _only(recipe, (*sets, f"infra.port_shift={shift}") if shift else sets)
+    loaded, plan, findings = _only(recipe, sets)
+    shift = choose_shift(plan)
+    if shift != plan.recipe.infra.port_shift:
+        loaded, plan, findings = _only(recipe, (*sets, f"infra.port_shift={shift}"))
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors and not force:
         raise FindingsError("\n".join(map(str, errors)))
@@ -36,13 +38,14 @@ def prepare(recipe: Path, sets: tuple[str, ...], output: Path, *, force: bool) -
 def find_unfinished(recipe: Path, sets: tuple[str, ...], output: Path) -> tuple[Path, Plan]:
     """The newest run folder of this very recipe. Raises UsageError when there is none."""
     loaded, plan, _ = _only(recipe, sets)
-    found = sorted(output.glob(f"{loaded.recipe.name}-*"), key=lambda folder: folder.stat().st_mtime, reverse=True)
-    for folder in found:
-        shift = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8")).get("infra", {}).get("port_shift")
-        if shift:
-            plan = _only(recipe, (*sets, f"infra.port_shift={shift}"))[1]
-        if json.loads((folder / "plan.json").read_text(encoding="utf-8"))["digest"] == plan.digest:
-            return folder.resolve(), plan
+    files = output.glob(f"{loaded.recipe.name}-*/plan.json")
+    for file in sorted(files, key=lambda one: one.parent.stat().st_mtime, reverse=True):
+        folder = file.parent
+        written = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
+        shift = written.get("infra", {}).get("port_shift", 0)
+        same = plan if shift == plan.recipe.infra.port_shift else _only(recipe, (*sets, f"infra.port_shift={shift}"))[1]
+        if json.loads(file.read_text(encoding="utf-8"))["digest"] == same.digest:
+            return folder.resolve(), same
     raise UsageError(f"no run of this recipe in {output}", fix="run it without --resume first")
 
 
@@ -57,7 +60,8 @@ def engine_environment(plan: Plan, engines: Path | None) -> dict[str, str]:
 
     Raises UsageError when there is no environment with the engines.
     """
-    folder = engines or _engines_folder()
+    found = engines or _engines_folder()
+    folder = found.absolute() if found else None
     environment = {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"} if folder else {}
     if folder and not (folder / "bin" / "python3").is_file():
         raise UsageError(f"{folder} is not a Python environment", fix="make engines")

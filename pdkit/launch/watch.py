@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from pdkit.job.logwatch import last_lines
 from pdkit.launch.local import Supervisor, Watch
 
 REFRESH_SECONDS = 0.5
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _WIDTH = 96
 
 
@@ -45,7 +43,7 @@ class View:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.told = 0
+        self.told: int | None = None
         self.looked = 0.0
         self.stage = "starting"
 
@@ -60,6 +58,8 @@ class View:
     def print_news(self, supervisor: Supervisor) -> None:
         """Print the events since the last call."""
         events = read_events(supervisor.folder)
+        if self.told is None:  # what an earlier run of this folder has told is no news
+            self.told = max((n for n, event in enumerate(events) if event["event"] == "launched"), default=0)
         for event in events[self.told :]:
             line = describe(event)
             self.stage = line or self.stage
@@ -80,14 +80,15 @@ class View:
 
 
 def last_line(log: Path) -> Text:
-    """The last line that a process wrote, without colours, cut to the screen."""
+    """The last line that a process wrote, cut to the screen."""
     line = next(iter(last_lines(log, 1)), "")
-    return Text(_ESCAPES.sub("", line)[:_WIDTH], style="dim")
+    return Text(line[:_WIDTH], style="dim")
 
 
 def describe(event: dict[str, Any]) -> str:
     """An event in a person's words; empty for one that needs none."""
     texts = {
+        "launched": "going on; what was there is now in {set_aside}" if event.get("set_aside") else "",
         "started": "started {step}",
         "stage": "stage: {stage}",
         "progress": "{stage}: {note}",
