@@ -1,0 +1,59 @@
+"""The Prometheus page of a fake engine: the lines that vLLM 0.31 writes through Dynamo, seen on the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
+
+
+@dataclass
+class Rank:
+    """The counters of one DP rank."""
+
+    number: int
+    prompt_tokens: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0.0))
+    failed_transfers: float = 0.0
+    bytes_transferred: float = 0.0
+    running: int = 0
+
+
+def page(ranks: list[Rank], component: str, worker_id: str, cache: dict[str, str]) -> str:
+    """`num_gpu_blocks` of `cache` is the sum over all ranks, as vLLM has it; all else is of one rank."""
+    common = {"dynamo_component": component, "dynamo_endpoint": "generate", "dynamo_namespace": "dynamo"}
+    rest = {"model": "tiny", "model_name": "tiny", "worker_id": worker_id}
+    return "".join(f"{line}\n" for line in _lines(ranks, common, rest, cache))
+
+
+def _lines(ranks: list[Rank], common: dict[str, str], rest: dict[str, str], cache: dict[str, str]) -> Iterator[str]:
+    def sample(name: str, rank: Rank, value: float, **labels: str) -> str:
+        every = common | {"engine": str(rank.number)} | rest | labels
+        text = ",".join(f'{key}="{every[key]}"' for key in sorted(every))
+        return f"vllm:{name}{{{text}}} {value!r}"
+
+    yield "# HELP dynamo_component_uptime_seconds Total uptime of the DistributedRuntime in seconds"
+    yield "# TYPE dynamo_component_uptime_seconds gauge"
+    yield "dynamo_component_uptime_seconds 49.482082309"
+    yield "# HELP vllm:nixl_bytes_transferred Histogram of bytes transferred per NIXL KV Cache transfers."
+    yield "# TYPE vllm:nixl_bytes_transferred histogram"
+    for rank in ranks:
+        yield sample("nixl_bytes_transferred_sum", rank, rank.bytes_transferred)
+    yield "# TYPE vllm:nixl_num_failed_transfers_total counter"
+    for rank in ranks:
+        yield sample("nixl_num_failed_transfers_total", rank, rank.failed_transfers)
+    yield "# TYPE vllm:nixl_num_failed_transfers_created gauge"
+    for rank in ranks:
+        yield sample("nixl_num_failed_transfers_created", rank, 1795978432.1221063)
+    yield "# TYPE vllm:prompt_tokens_by_source_total counter"
+    for source in SOURCES:
+        for rank in ranks:
+            yield sample("prompt_tokens_by_source_total", rank, rank.prompt_tokens[source], source=source)
+    yield "# TYPE vllm:prompt_tokens_by_source_created gauge"
+    for source in SOURCES:
+        for rank in ranks:
+            yield sample("prompt_tokens_by_source_created", rank, 1795978432.1228137, source=source)
+    yield "# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig"
+    yield "# TYPE vllm:cache_config_info gauge"
+    for rank in ranks:
+        yield sample("cache_config_info", rank, 1.0, **cache)
