@@ -17,7 +17,15 @@ from types import FrameType
 
 import requests
 
-from pdkit.errors import EngineError, GateError, InterruptedRunError, MeasurementError, PdkitError, UsageError
+from pdkit.errors import (
+    ClusterError,
+    EngineError,
+    GateError,
+    InterruptedRunError,
+    MeasurementError,
+    PdkitError,
+    UsageError,
+)
 from pdkit.files import write_json
 from pdkit.job.deployment import Deployment, read_deployment
 from pdkit.job.events import emit
@@ -27,6 +35,7 @@ from pdkit.job.gsm8k import load_accuracy
 from pdkit.job.load import LoadSettings, sweep
 from pdkit.job.load import Progress as LoadProgress
 from pdkit.job.logwatch import LogWatch
+from pdkit.job.preflight import disagreements
 from pdkit.job.ready import Ready, prove
 from pdkit.job.router import boot_ids, missing_parts, unregistered
 
@@ -49,6 +58,8 @@ class Driver:
 
     def run(self) -> None:
         """All stages; raises the PdkitError of the stage that fails."""
+        for difference in disagreements(self.folder):
+            raise ClusterError(difference, fix="bring the same checkpoint to every node")
         self._enter("ready")
         ready = prove(self.deployment, self._note)
         emit(self.folder, "ready", seconds=ready.seconds, engines=len(ready.engines))
