@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdkit import __version__, cli_evidence
+from pdkit import __version__, cli_cluster, cli_evidence
 from pdkit.errors import FindingsError, InterruptedRunError, PdkitError
 from pdkit.rack.cli import app as rack_app
 
@@ -95,20 +95,27 @@ def check(recipes: RecipeFiles, sets: Sets = [], json: Json = False) -> None:  #
 
 
 @app.command(epilog="Example: pdkit plan recipes/qwen38_tep8.yaml --json | jq .block_size")
-def plan(recipe: RecipeFile, sets: Sets = [], json: Json = False) -> None:  # noqa: B006
+def plan(
+    recipe: RecipeFile,
+    sets: Sets = [],  # noqa: B006
+    startup_minutes: Annotated[
+        float | None, typer.Option(min=0, help="Minutes until the engines are ready, for the cost.", show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
     """Show what a recipe comes to: topology, block size, memory, capacity, placement, ports, and why."""
     planned = _planned(recipe, sets)
     if json:
         from pdkit.files import to_json
         from pdkit.plan.contract import plan_data
 
-        data = [plan_data(one, findings) for _, one, findings in planned]
+        data = [plan_data(one, findings, startup_minutes) for _, one, findings in planned]
         typer.echo(to_json(data[0] if len(data) == 1 else data), nl=False)
     else:
         from pdkit.show import show_plan
 
         for _, one, findings in planned:
-            show_plan(_console(), one, findings)
+            show_plan(_console(), one, findings, startup_minutes)
     _fail_on_errors(planned, quiet=True)
 
 
@@ -190,6 +197,10 @@ def schema() -> None:
     typer.echo(to_json(recipe_schema()), nl=False)
 
 
+app.command("submit", epilog="Example: pdkit submit recipes/qwen38_tep8.yaml --cluster oci")(cli_cluster.submit)
+app.command("status", epilog="Example: pdkit status --watch")(cli_cluster.status)
+app.command("logs", epilog="Example: pdkit logs runs/RUN decode0-0 -f")(cli_cluster.logs)
+app.command("stop", epilog="Example: pdkit stop runs/RUN")(cli_cluster.stop)
 app.command("report", epilog="Example: pdkit report runs/* -o report.html")(cli_evidence.report)
 app.command("gate", epilog="Example: pdkit gate runs/RUN --record-twin twin.jsonl")(cli_evidence.gate)
 app.add_typer(cli_evidence.results, name="results")
