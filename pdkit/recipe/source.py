@@ -150,11 +150,12 @@ def _expand(source: Source) -> Iterator[Source]:
     _check_matrix(matrix, source)
     for indices in itertools.product(*(range(len(values)) for values in matrix.values())):
         variant = Source(source.file, source.data, dict(source.keys), dict(source.values))
-        labels = [str(source.data.get("name", "recipe"))]
+        labels = [str(source.data.get("name", ""))]
         for name, index in zip(matrix, indices, strict=True):
             _overlay(variant, _choice(source, name, index, matrix[name][index]))
             labels.append(_label(matrix[name][index]))
-        variant.data = {**variant.data, "name": "-".join(labels)}
+        if labels[0]:  # else the missing name is a fault of its own
+            variant.data = {**variant.data, "name": "-".join(labels)}
         yield variant
 
 

@@ -241,6 +241,12 @@ def test_a_matrix_is_checked_for_every_combination(tmp_path: Path) -> None:
     assert [(one.code, one.at.rsplit("/", 1)[-1]) for one in error.value.findings] == [("PD104", "r.yaml:9:26")]
 
 
+def test_a_matrix_gives_no_name_to_a_recipe_without_one(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(GOOD.replace("name: good\n", "") + "matrix: {decode.mtp: [0, 3]}\n")
+    with pytest.raises(RecipeError, match="`name` is missing"):
+        load(tmp_path / "r.yaml")
+
+
 def test_yaml_1_1_words_and_times_mean_what_they_say(tmp_path: Path) -> None:
     text = GOOD + "cluster: {time_limit: 4:00:00, exclusive: no, gres: off}\ngate: {floor: 9e-1}\n"
     recipe = _load(tmp_path, text).recipe
