@@ -12,11 +12,12 @@ LOCALHOST = "127.0.0.1"
 PORT_STEP = 40
 """How far ports move when the planned ones are taken: more than an ordinary deployment has in a row."""
 TRIES = 100
-MOST_SHIFT = 30001
+MOST_SHIFT = 9000
+"""The largest that a recipe may say."""
 HIGHEST_PORT = 65535
 
-_reserved: dict[int, socket.socket] = {}
-"""Held until this process ends, which is when its ports are free again."""
+_reserved: dict[int, int] = {}
+"""Port -> file descriptor of its mark, open until this process ends, which is when its ports are free again."""
 
 
 def choose_shift(plan: Plan) -> int:
@@ -25,7 +26,7 @@ def choose_shift(plan: Plan) -> int:
     The ports are reserved for this process. Raises UsageError when none of a hundred tries succeeds.
     """
     own = plan.recipe.infra.port_shift
-    for shift in range(own, min(own + TRIES * PORT_STEP, MOST_SHIFT), PORT_STEP):
+    for shift in range(own, min(own + TRIES * PORT_STEP, MOST_SHIFT + 1), PORT_STEP):
         if _taken(port.port - own + shift for port in plan.ports) is None:
             return shift
     raise UsageError("no free ports for this deployment on this machine", fix="stop what listens on them (ss -ltnp)")
@@ -54,7 +55,7 @@ def _taken(ports: Iterable[int]) -> int | None:
                 other.close()
             return port
         new[port] = mark
-    _reserved.update(new)
+    _reserved.update({port: mark.detach() for port, mark in new.items()})
     return None
 
 

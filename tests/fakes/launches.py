@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 RECIPE = Path(__file__).with_name("small.yaml")
@@ -102,26 +104,27 @@ def _listening_inodes(ports: set[int]) -> set[str]:
 
 
 def launch(
-    engines: Path,
+    engines: Path | None,
     output: Path,
     *sets: str,
     lies: str = "",
     load: str = "",
     arguments: tuple[str, ...] = (),
-    recipe: Path = RECIPE,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Launch:
-    """Start `pdkit run`; the run folder will be in `output`."""
+    """Start `pdkit run`; the run folder will be in `output`/runs."""
     output.mkdir(parents=True, exist_ok=True)
     number = len(list(output.glob("*.out")))
     log = output / f"{number}.out"
     settings = [word for one in sets for word in ("--set", one)]
-    command = [sys.executable, "-m", "pdkit.cli", "run", str(recipe), "-o", str(output / "runs"), *settings]
+    settings += ["--engines", str(engines)] if engines else []
+    command = [sys.executable, "-m", "pdkit.cli", "run", str(RECIPE), "-o", str(output / "runs"), *settings]
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [*command, "--engines", str(engines), *arguments],
+            [*command, *arguments],
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "FAKE_LIES": lies, "FAKE_LOAD": load},
+            env={**os.environ, "FAKE_LIES": lies, "FAKE_LOAD": load, **environment},
             start_new_session=True,
         )
     return Launch(process, output, log)

@@ -69,6 +69,18 @@ CASES = {
     "counts failed transfers": Case(
         5, ("decode0: failed transfers: expected 0, seen 1 (decode0)",), "decode0:failed-transfers"
     ),
+    "recomputes on one of two endpoints": Case(
+        5,
+        ("decode1: prompt tokens by KV transfer: expected more than 0, seen 0 (decode1)",),
+        "decode1:recompute",
+        ("decode.endpoints=2",),
+    ),
+    "leaves one prefill endpoint without work": Case(
+        5,
+        (": prompt tokens computed: expected more than 0, seen 0 (prefill", "the router sends it no prompts"),
+        "frontend0:only-first",
+        ("prefill.endpoints=2",),
+    ),
     "damages first blocks only": Case(
         5, ("decode0: P/D text: expected equal to decode's own text, seen P/D '",), "decode0:first-blocks"
     ),

@@ -10,6 +10,7 @@ it is told only then. The lies of an engine:
     http-500 error-body empty truncated garbage slow=SECONDS crowded=N (wrong above N requests at once)
     recompute failed-transfers first-blocks how KV arrives
     log=LINE die unregister no-metrics      what happens to it
+    only-first                              the router: all work goes to the first worker of each role
     blocks=FILE                             a folder stands where FILE of the run folder must be written
 """
 

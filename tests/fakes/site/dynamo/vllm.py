@@ -17,7 +17,7 @@ from typing import Any
 from dynamo import lies, metrics, web, words
 from dynamo.discovery import Registration
 
-KV_BYTES_PER_BLOCK_TOKEN = 1024
+KV_BYTES_PER_TOKEN = 1024
 """4 layers x 2 heads x 32 x K and V x 2 bytes: 512 blocks of 128 tokens in 64 MiB, as the real engine reports."""
 
 
@@ -112,7 +112,8 @@ class Engine:
 
     def _cache(self) -> dict[str, str]:
         told, size = lies.told(self.name), self.flags.block_size
-        blocks = int(told.get("kv-blocks") or self.flags.kv_cache_memory_bytes // (KV_BYTES_PER_BLOCK_TOKEN * size))
+        block_bytes = KV_BYTES_PER_TOKEN * size // self.flags.tensor_parallel_size
+        blocks = int(told.get("kv-blocks") or self.flags.kv_cache_memory_bytes // block_bytes)
         block = told.get("block-size", str(size))
         return {
             "block_size": block,
@@ -173,7 +174,7 @@ class Engine:
             self._fail(rank, "NIXL transfer failure: handshake_failed")
         rank.failed_transfers += "failed-transfers" in told
         rank.prompt_tokens["external_kv_transfer"] += len(tokens)
-        rank.bytes_transferred += KV_BYTES_PER_BLOCK_TOKEN * len(tokens)
+        rank.bytes_transferred += KV_BYTES_PER_TOKEN * len(tokens)
         if mine != theirs or "garbage" in told:
             return tokens[::-1]
         damaged = "first-blocks" in told and words.known_answer(tokens) is None
