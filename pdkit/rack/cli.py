@@ -1,4 +1,7 @@
-"""The commands of `pdkit rack`: one thin function each; what they do is in `pdkit.rack.rack`."""
+"""The commands of `pdkit rack`: one thin function each; what they do is in `pdkit.rack.rack`.
+
+The imports stand inside the commands, so that the rest of pdkit starts without the rack.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ import json
 import shlex
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pdkit.errors import UsageError
-from pdkit.rack import config as racks
-from pdkit.rack import rack
+
+if TYPE_CHECKING:
+    from pdkit.rack import config as racks
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,6 +47,9 @@ def start(
 
     Example: pdkit rack start --nodes 4
     """
+    from pdkit.rack import config as racks
+    from pdkit.rack import rack
+
     place = (folder or racks.default_folder()).absolute()
     asked: dict[str, Any] = {
         "name": name,
@@ -70,6 +77,9 @@ def stop(
 
     Example: pdkit rack stop --wipe
     """
+    from pdkit.rack import config as racks
+    from pdkit.rack import rack
+
     config = racks.stored(folder or racks.default_folder())
     if config is None:
         typer.echo(f"no rack in {folder or racks.default_folder()}")
@@ -84,6 +94,9 @@ def status(folder: Folder = None, as_json: Json = False) -> None:
 
     Example: pdkit rack status --json
     """
+    from pdkit.rack import config as racks
+    from pdkit.rack import rack
+
     config = _config(folder)
     states = rack.status(config)
     if as_json:
@@ -115,6 +128,8 @@ def env(folder: Folder = None, as_json: Json = False) -> None:
 
     Example: eval "$(pdkit rack env)"
     """
+    from pdkit.rack import rack
+
     variables = rack.environment(_config(folder))
     if as_json:
         typer.echo(json.dumps(variables))
@@ -129,6 +144,8 @@ def kill_node(node: Node, folder: Folder = None) -> None:
 
     Example: pdkit rack kill-node nvl72-05
     """
+    from pdkit.rack import rack
+
     rack.kill_node(_config(folder), node)
     typer.echo(f"{node}: without power")
 
@@ -139,6 +156,8 @@ def start_node(node: Node, folder: Folder = None) -> None:
 
     Example: pdkit rack start-node nvl72-05
     """
+    from pdkit.rack import rack
+
     rack.start_node(_config(folder), node)
     typer.echo(f"{node}: booted")
 
@@ -149,6 +168,8 @@ def unplug_node(node: Node, folder: Folder = None) -> None:
 
     Example: pdkit rack unplug-node nvl72-05
     """
+    from pdkit.rack import rack
+
     rack.unplug_node(_config(folder), node)
     typer.echo(f"{node}: unplugged")
 
@@ -159,11 +180,15 @@ def plug_node(node: Node, folder: Folder = None) -> None:
 
     Example: pdkit rack plug-node nvl72-05
     """
+    from pdkit.rack import rack
+
     rack.plug_node(_config(folder), node)
     typer.echo(f"{node}: plugged in")
 
 
 def _config(folder: Path | None) -> racks.RackConfig:
+    from pdkit.rack import config as racks
+
     place = folder or racks.default_folder()
     config = racks.stored(place)
     if config is None:
