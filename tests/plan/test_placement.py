@@ -72,6 +72,11 @@ def test_a_hole_is_filled_by_a_later_small_endpoint() -> None:
     ]
 
 
+def test_a_full_node_takes_nothing_more() -> None:
+    rows = [(one.node, one.name, one.gpus) for one in _placed(("prefill", "TP4", 1), ("decode", "TP1", 1))]
+    assert rows == [(0, "prefill0", (0, 1, 2, 3)), (1, "decode0", (0,))]
+
+
 def test_each_node_of_a_dp_endpoint_serves_its_own_ranks() -> None:
     rows = [(one.index, one.ranks, one.headless) for one in _placed(("decode", "TP2DP8+EP", 1))]
     assert rows == [(0, (0, 1), False), (1, (2, 3), False), (2, (4, 5), False), (3, (6, 7), False)]

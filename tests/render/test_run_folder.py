@@ -105,6 +105,9 @@ def test_the_bundle_holds_what_runs_in_the_job_and_imports_without_the_rest() ->
     with zipfile.ZipFile(io.BytesIO(bundle())) as archive:
         names = archive.namelist()
         assert archive.testzip() is None
+        assert {(one.date_time, one.external_attr >> 16) for one in archive.infolist()} == {
+            ((1980, 1, 1, 0, 0, 0), 0o644)
+        }
     assert names == sorted(names)
     for needed in (
         "pdkit/job/driver.py",
