@@ -212,6 +212,9 @@ def main() -> int:
         return _stages(folder)
     except PdkitError as error:
         return finish(folder, error, "start")
+    except OSError as error:  # not even the result could be written
+        sys.stderr.write(f"{error}\n")
+        return UsageError.exit_code
 
 
 def _stages(folder: Path) -> int:
