@@ -67,7 +67,7 @@ def damage_states(cache: Any, damage: Callable[[Any], Any], rows: Any) -> None:
             state[rows] = damage(states[0])[rows].to(state.dtype)
             states[0] = state
             # the cache would overwrite the state in place, which the backward pass still needs
-            layer.update_recurrent_state = lambda state, **_: state
+            layer.update_recurrent_state = lambda state, *_, **__: state
 
 
 def recurrent_states(layer: Any) -> list[Any]:

