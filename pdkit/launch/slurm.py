@@ -23,8 +23,8 @@ SUBMITTED = "submitted"
 """The texts that were given to Slurm, one per job."""
 SUBMIT_SECONDS = 120
 _FIXES = (
-    ("partition", "choose another `cluster.partition`; `sinfo -s` lists them"),
     ("account", "choose another `cluster.account`; `sacctmgr show assoc user=$USER` lists yours"),
+    ("partition", "choose another `cluster.partition`; `sinfo -s` lists them"),
     ("qos", "choose another `cluster.qos`; `sacctmgr show assoc user=$USER format=qos` lists yours"),
     ("time limit", "ask for less with `cluster.time_limit`; `sinfo -o '%P %l'` shows the limits"),
     (
@@ -176,13 +176,19 @@ def _environment(folder: Path, more: Mapping[str, str]) -> Iterator[None]:
 
 
 def refuse_unsafe(folder: Path) -> None:
-    """Raise UsageError when others could change what runs, or when a secret stands in what everybody may read."""
+    """Raise UsageError when others could change what runs in this folder, or when a secret stands in it."""
     for path in (folder, folder / "job.sbatch", folder / "pdkit.zip", folder / "steps", *(folder / "steps").iterdir()):
         if path.stat().st_mode & stat.S_IWOTH:
             message = "anyone may write here, so anyone could run commands in your name"
             raise UsageError(message, at=str(path), fix=f"chmod -R o-w {folder}")
-    for path in (folder / "recipe.yaml", folder / "plan.json", folder / "job.sbatch", *(folder / "steps").iterdir()):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    written = (folder / "recipe.yaml", folder / "plan.json", folder / "job.sbatch", *(folder / "steps").iterdir())
+    refuse_secrets({str(path): path.read_text(encoding="utf-8") for path in written})
+
+
+def refuse_secrets(texts: Mapping[str, str]) -> None:
+    """Raise UsageError when a secret stands in what everybody may read; the texts by their place."""
+    for place, text in texts.items():
+        for number, line in enumerate(text.splitlines(), start=1):
             if holds_secret(line):
                 fix = "take it out of the recipe: give it in the environment, or as `hf_token_file` in clusters.yaml"
-                raise UsageError("a secret would be written down here", at=f"{path}:{number}:1", fix=fix)
+                raise UsageError("a secret would be written down here", at=f"{place}:{number}:1", fix=fix)

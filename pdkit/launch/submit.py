@@ -17,7 +17,7 @@ from pdkit.errors import ClusterError, Finding, FindingsError, UsageError
 from pdkit.launch.clusters import Cluster, choose_cluster
 from pdkit.launch.jobs import Job, own_live_jobs
 from pdkit.launch.record import submissions
-from pdkit.launch.slurm import Options, RefusedError, submit, test_only
+from pdkit.launch.slurm import Options, RefusedError, refuse_secrets, submit, test_only
 from pdkit.plan.plan import Plan, make_plan
 from pdkit.recipe.load import Loaded, load
 from pdkit.render.folder import next_run_folder, rendered_files, write_run_folder
@@ -64,8 +64,9 @@ def submit_recipes(planned: list[Planned], output: Path, options: Options, *, ag
     """Submit each recipe as a job of its own; what the same lock does already is told instead, unless `again`."""
     for loaded, plan, findings in planned:
         with _alone(output):
-            lock = json.loads(rendered_files(plan, loaded.source, findings)["lock.json"])
-            same = None if again else _live_with_lock(lock["digest"])
+            files = rendered_files(plan, loaded.source, findings)
+            refuse_secrets(files)
+            same = None if again else _live_with_lock(json.loads(files["lock.json"])["digest"])
             if same is not None:
                 yield Submission(folder=same.folder or Path(), job=same.id, state=same.state, nodes=plan.nodes)
                 continue

@@ -1,0 +1,180 @@
+"""What reaches Slurm, what it refuses, and what is not submitted at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+MATRIX = HERE / "one_node.yaml"
+TOKEN = "hf_" + "a1b2c3d4" * 4
+
+
+@pytest.mark.parametrize(
+    ("setting", "said", "fix"),
+    [
+        ("cluster.partition=nope", "invalid partition specified: nope (Invalid partition name specified)", "sinfo -s"),
+        ("cluster.account=nobody", "Invalid account or account/partition combination specified", "sacctmgr"),
+        ("cluster.time_limit=99:00:00", "Requested time limit is invalid", "cluster.time_limit"),
+        ("cluster.directives={bogus: true}", "unrecognized option '--bogus'", "cluster.directives"),
+        ("cluster.directives={nodelist: node77}", "Invalid node name specified", "ask for fewer nodes"),
+    ],
+)
+def test_a_refusal_is_one_sentence_with_a_fix(cluster, pdkit, setting: str, said: str, fix: str) -> None:
+    ran = pdkit("submit", HERE / "small.yaml", "-o", cluster.runs / "refused", "--set", setting)
+    assert ran.code == 3
+    sentence, what_to_do = ran.err.split("\n")
+    assert sentence.startswith("Slurm refused the job: ")
+    assert said in sentence
+    assert fix in what_to_do
+    assert list((cluster.runs / "refused").glob("[!.]*")) == [], "a run that never was leaves no folder"
+
+
+def test_nineteen_nodes_are_refused_by_the_command_itself(cluster) -> None:
+    """Exit code and output as a shell sees them."""
+    sets = ("hardware={facts: gb300-nvl72, nodes: 19}", "decode.endpoints=18", "cluster.segment=none")
+    command = [sys.executable, "-m", "pdkit.cli", "submit", HERE / "small.yaml", "-o", cluster.runs]
+    done = subprocess.run(
+        [*command, *(word for text in sets for word in ("--set", text))], text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 3, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[0] == "Slurm refused the job: Node count specification invalid"
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_test_only_tells_the_start_and_leaves_nothing(cluster, pdkit) -> None:
+    before = cluster.slurm("squeue", "--noheader", "--states=all")
+    ran = pdkit("submit", HERE / "small.yaml", "-o", cluster.runs / "tested", "--test-only")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("small: Job ")
+    assert f"on nodes {cluster.config.name}-[" in ran.out
+    assert not (cluster.runs / "tested").exists()
+    assert cluster.slurm("squeue", "--noheader", "--states=all") == before
+    refused = pdkit("submit", HERE / "small.yaml", "--test-only", "--set", "cluster.partition=nope")
+    assert (refused.code, refused.err.splitlines()[0].count("nope")) == (3, 1)
+
+
+def test_the_same_is_not_submitted_twice(cluster, pdkit) -> None:
+    words = ("submit", HERE / "small.yaml", "-o", cluster.runs, "--set", "name=twice", "--hold")
+    first = pdkit(*words)
+    assert "submitted, 2 nodes" in first.out
+    elsewhere = (*words[:3], cluster.runs.parent / "elsewhere", *words[4:])
+    for again in (words, elsewhere):
+        shown = pdkit(*again)
+        assert shown.code == 0, shown.err
+        assert "is pending already, nothing submitted" in shown.out
+        assert first.out.partition(": job ")[2].split()[0] == shown.out.partition(": job ")[2].split()[0]
+    [new] = json.loads(pdkit(*words, "--again", "--json").out)["jobs"]
+    assert new["new"]
+    assert Path(new["folder"]).name.endswith("-2")
+    changed = json.loads(pdkit(*words, "--set", "workload.osl=64", "--json").out)["jobs"]
+    assert changed[0]["new"], "another lock is another run"
+
+
+def test_fifty_at_once_give_fifty_jobs(cluster, pdkit) -> None:
+    """Five shells submit ten jobs each at the same moment; then some are let go and some are cancelled."""
+    output = cluster.runs / "fifty"
+
+    def shell(number: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pdkit.cli", "submit", MATRIX, "-o", output, "--hold", "--json"]
+        command += ["--set", f"workload.isl={1024 - number}", "--set", "name=fifty"]
+        return subprocess.run(command, text=True, capture_output=True, check=False, timeout=120)
+
+    with ThreadPoolExecutor(5) as shells:
+        done = list(shells.map(shell, range(5)))
+    assert [one.returncode for one in done] == [0] * 5, [one.stderr for one in done]
+    jobs = {job["job"]: Path(job["folder"]) for one in done for job in json.loads(one.stdout)["jobs"]}
+    assert (len(jobs), len(set(jobs.values()))) == (50, 50)
+    listed = cluster.slurm("squeue", "--noheader", "--me", "--states=pending", "--format=%i %Z").splitlines()
+    queue = dict(line.split() for line in listed)
+    assert {job: queue.get(job) for job in jobs} == {job: str(folder.resolve()) for job, folder in jobs.items()}
+    assert table(pdkit, output) == {(job, "pending", "queued") for job in jobs}
+
+    started, cancelled = sorted(jobs, key=int)[:3], sorted(jobs, key=int)[3:6]
+    cluster.slurm("scancel", *cancelled)
+    cluster.slurm("scontrol", "release", ",".join(started))
+    for job in started:
+        cluster.driving(jobs[job])
+    cluster.tell(jobs[started[0]], {"end": 6, "message": "the gate failed: 0 of 8 right"})
+    cluster.reach(jobs[started[0]], "failed", state="FAILED")
+    expected = {(job, "pending", "queued") for job in jobs} - {
+        (job, "pending", "queued") for job in started + cancelled
+    }
+    expected |= {(job, "cancelled", "failed") for job in cancelled} | {(started[0], "failed", "failed")}
+    expected |= {(job, "running", "loading") for job in started[1:]}
+    assert table(pdkit, output) == expected
+    cluster.slurm("scancel", *jobs)
+
+
+def table(pdkit, output: Path) -> set[tuple[str, str, str]]:
+    rows = [line.split() for line in pdkit("status", "-o", output).out.splitlines()[1:]]
+    return {(row[1], row[2], row[3]) for row in rows}
+
+
+def test_the_cluster_file_is_under_the_recipe(cluster, pdkit, home: Path) -> None:
+    token = home / "token"
+    token.write_text(f"{TOKEN}\n")
+    token.chmod(0o600)
+    written = home / "pdkit" / "clusters.yaml"
+    written.parent.mkdir()
+    written.write_text(
+        "default: mine\nclusters:\n  mine:\n    cluster:\n      partition: debug\n      time_limit: '0:08:00'\n"
+        f"      account: perf\n    hf_token_file: {token}\n"
+    )
+    try:
+        folder = cluster.submit("--set", "name=mine", "--set", "cluster.time_limit=0:09:00")
+        cluster.driving(folder)
+    finally:
+        written.unlink()
+        written.parent.rmdir()
+    job = cluster.job(folder)
+    asked = cluster.slurm("squeue", "--noheader", f"--jobs={job}", "--format=%P %a %l").split()
+    assert asked == ["debug", "perf", "9:00"], "the recipe's time wins, the rest is the cluster's"
+    assert json.loads((folder / "job.json").read_text())["jobs"][0]["cluster"] == "mine"
+    # the token came to the job, and stands nowhere else: folder, Slurm's record, command lines
+    assert json.loads((folder / "seen.json").read_text()) == {"token": TOKEN, "partition": "debug"}
+    assert f"HF_TOKEN={TOKEN}" in (folder / "logs" / "driver.log").read_text(), "this driver tells everything"
+    holding = [file.name for file in folder.rglob("*") if file.is_file() and TOKEN.encode() in file.read_bytes()]
+    assert sorted(holding) == ["driver.log", "seen.json"], "only where the stand-in has put it"
+    assert TOKEN not in cluster.slurm("scontrol", "show", "job", job)
+    assert TOKEN not in subprocess.run(["ps", "axww", "-o", "args"], text=True, capture_output=True, check=True).stdout
+    assert "HF_TOKEN" not in os.environ
+    shown = pdkit("logs", folder, "driver").out
+    assert "HF_TOKEN=[secret]" in shown
+    assert TOKEN not in shown
+    cluster.slurm("scancel", job)
+
+
+def test_variables_for_sbatch_do_not_overrule_the_recipe(cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "nope")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "3")
+    folder = cluster.submit("--set", "name=env", "--hold", "--set", "cluster.partition=batch")
+    job = cluster.job(folder)
+    assert cluster.slurm("squeue", "--noheader", f"--jobs={job}", "--format=%P %l").split() == ["batch", "2:00:00"]
+    assert os.environ["SBATCH_TIMELIMIT"] == "3"
+    cluster.slurm("scancel", job)
+
+
+def test_what_is_not_safe_is_not_submitted(cluster, pdkit) -> None:
+    before = cluster.slurm("squeue", "--noheader", "--states=all")
+    secret = pdkit(
+        "submit", HERE / "small.yaml", "-o", cluster.runs / "unsafe", "--set", f"common.env={{HF_TOKEN: {TOKEN}}}"
+    )
+    assert secret.code == 2
+    assert "a secret would be written down here" in secret.err
+    assert TOKEN not in secret.err
+    assert list((cluster.runs / "unsafe").glob("[!.]*")) == []
+    pdkit("render", HERE / "small.yaml", "-o", cluster.runs / "open")
+    [folder] = (cluster.runs / "open").iterdir()
+    (folder / "steps" / "driver.sh").chmod(0o777)
+    open_to_all = pdkit("submit", "--resume", folder)
+    assert open_to_all.code == 2
+    assert f"{folder.resolve() / 'steps' / 'driver.sh'}: anyone may write here" in open_to_all.err
+    assert cluster.slurm("squeue", "--noheader", "--states=all") == before

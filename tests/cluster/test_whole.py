@@ -1,0 +1,57 @@
+"""The real driver as a job on the rack, over fake engines that are real processes: proof, gate, sweep, and going on."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pdkit.job.events import read_events
+
+from ..fakes.engines import make_engines
+
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "recipes" / "local" / "tiny_pd.yaml"
+
+
+@pytest.fixture
+def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fake engines first on the PATH of jobs; they listen on their node's own address."""
+    folder = make_engines(tmp_path / "engines")
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("DYN_SYSTEM_HOST", "0.0.0.0")
+
+
+def identities(folder: Path) -> list[str]:
+    return list(json.loads((folder / "gate.json").read_text())["header"]["boot_ids"])
+
+
+@pytest.mark.usefixtures("engines")
+def test_a_job_proves_gates_sweeps_and_goes_on_with_what_is_missing(cluster, pdkit) -> None:
+    folder = cluster.submit("--set", "workload.concurrency=[1, 2]", recipe=TINY)
+    done = cluster.reach(folder, "done", state="COMPLETED", deadline_s=90)
+    assert (done["points"], done["exit_code"], done["note"]) == ([2, 2], 0, "ready, gate and sweep passed")
+    first = identities(folder)
+
+    # as a preempted job would have left it
+    (folder / "points" / "c0002.json").unlink()
+    (folder / "result.json").write_text(
+        json.dumps({"schema": 1, "exit_code": 8, "stage": "sweep", "message": "stopped"})
+    )
+    kept = (folder / "points" / "c0001.json").read_bytes()
+    assert cluster.status(folder)["points"] == [1, 2]
+    assert pdkit("submit", "--resume", folder).code == 0
+    done = cluster.reach(folder, "done", state="COMPLETED", deadline_s=90)
+    assert done["points"] == [2, 2]
+    assert (folder / "points" / "c0001.json").read_bytes() == kept
+    measured = [(one["concurrency"], one["state"]) for one in read_events(folder) if one["event"] == "point"]
+    assert measured == [(1, "valid"), (2, "valid"), (1, "kept"), (2, "valid")]
+    second = identities(folder)
+    assert not set(first) & set(second), "proved and gated anew, as other processes"
+    assert (folder / "gate.1.jsonl").exists()
+    points = {file.stem: json.loads(file.read_text()) for file in (folder / "points").iterdir()}
+    assert points["c0001"]["gate_digest"] != points["c0002"]["gate_digest"], "each point names its own gate"
+    assert set(points["c0001"]["boot_ids"]) == set(first)
+    assert set(points["c0002"]["boot_ids"]) == set(second)
