@@ -16,7 +16,8 @@ import time
 
 from pdkit.launch.processes import sweep
 
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 8.0
+"""Dynamo drains for 5 s, vLLM's cores take 2 to 3 more."""
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,18 +73,16 @@ class Launch:
             raise AssertionError(f"still running after {LONGEST_SECONDS} s:\n{self.text}") from None
 
     def left_running(self) -> list[str]:
-        """What still runs of it: by the mark of its environment, by the sessions of its steps, by its ports."""
-        mark = f"PDKIT_RUN_ID={(self.folder / 'run.id').read_text()}".encode()
+        """What still runs of it: by the mark of its environment, by its sessions and ports, by the fakes' cores."""
+        run_id = (self.folder / "run.id").read_text()
+        mark, trace = f"PDKIT_RUN_ID={run_id}".encode(), f"0.{uuid.UUID(run_id).int}"
         sessions = {event["pid"] for event in self.events("started")}
         listening = _listening_inodes({port["port"] for port in self.json("plan.json")["ports"]})
-        return [what for what in (_belongs(one, mark, sessions, listening) for one in _processes()) if what]
+        found = [_belongs(one, mark, trace, sessions, listening) for one in Path("/proc").glob("[0-9]*")]
+        return [what for what in found if what]
 
 
-def _processes() -> list[Path]:
-    return [folder for folder in Path("/proc").iterdir() if folder.name.isdigit()]
-
-
-def _belongs(folder: Path, mark: bytes, sessions: set[int], listening: set[str]) -> str:
+def _belongs(folder: Path, mark: bytes, trace: str, sessions: set[int], listening: set[str]) -> str:
     try:
         stat = (folder / "stat").read_text().rsplit(")", 1)[1].split()
         environment = (folder / "environ").read_bytes().split(b"\0")
@@ -94,8 +93,8 @@ def _belongs(folder: Path, mark: bytes, sessions: set[int], listening: set[str])
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return ""  # it has ended, or is none of ours
     elsewhere = any(one.startswith(b"PDKIT_RUN_ID=") for one in environment) and mark not in environment
-    mine = mark in environment or int(stat[3]) in sessions or (bool(sockets & listening) and not elsewhere)
-    return f"{folder.name} {words}" if mine else ""
+    mine = mark in environment or trace in words or int(stat[3]) in sessions
+    return f"{folder.name} {words}" if mine or (sockets & listening and not elsewhere) else ""
 
 
 def _listening_inodes(ports: set[int]) -> set[str]:

@@ -41,7 +41,9 @@ CASES = {
         5, ("decode0: KV blocks per rank: expected at least 506, seen 300", "INFO loading"), "decode0:kv-blocks=300"
     ),
     "has fewer KV blocks on each of two ranks": Case(
-        5, ("prefill0: KV blocks per rank: expected at least 506, seen 256",), "prefill0:kv-blocks=256",
+        5,
+        ("prefill0: KV blocks per rank: expected at least 506, seen 256",),
+        "prefill0:kv-blocks=256",
         ("prefill.topology=TP1DP2",),
     ),
     "has fewer ranks": Case(5, ("decode0: ranks: expected 2, seen 1",), "decode0:ranks=1", PAIR_OF_RANKS),
@@ -126,7 +128,8 @@ CASES = {
         "decode0:exit-at-start",
     ),
     "dies in the gate": Case(
-        4, ("decode0 was killed by SIGKILL", "| DEBUG last words 10", "| DEBUG last words 29"),
+        4,
+        ("decode0 was killed by SIGKILL", "| DEBUG last words 10", "| DEBUG last words 29"),
         "gate/decode0:die;gate/prefill0:slow=0.5",
     ),
     "says a fatal line in the gate": Case(
@@ -141,12 +144,14 @@ CASES = {
         load="hangs",
     ),
     "loses its only registration": Case(
-        4, ("model tiny, registration of decode0 no longer there while the gate ran: ",), "gate/decode0:unregister"
+        4,
+        ("model tiny, registration of decode0 no longer there while the gate ran: ",),
+        "gate/decode0:unregister;gate/prefill0:slow=0.3",
     ),
     "loses one of two registrations": Case(
         4,
         ("the router has lost the registration of 1 of 2 decode engines", "infra.discovery: etcd"),
-        "gate/decode1:unregister",
+        "gate/decode1:unregister;gate/prefill0:slow=0.3",
         ("decode.endpoints=2",),
     ),
     # the gate failed
@@ -160,7 +165,8 @@ CASES = {
     "answers nothing": Case(6, ("12 of 12 answers are empty",), "gate/decode0:empty"),
     "cuts answers": Case(6, ("12 of 12 answers are cut by the token limit",), "gate/decode0:truncated"),
     "hides errors in HTTP 200": Case(
-        6, ("requests failed, the first with: HTTP 200 with an error in its body: the engine is gone",),
+        6,
+        ("requests failed, the first with: HTTP 200 with an error in its body: the engine is gone",),
         "gate/frontend0:error-body",
     ),
     "fails requests in the gate": Case(6, ("requests failed, the first with: HTTP 500",), "gate/decode0:http-500"),
@@ -171,7 +177,7 @@ CASES = {
     "evidence cannot be written": Case(
         2, ("logs/exact.log: cannot write: Is a directory",), "decode0:blocks=logs/exact.log"
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

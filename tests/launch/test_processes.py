@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import time
@@ -40,7 +41,7 @@ def start(run_id: str, tmp_path: Path) -> Iterator[Start]:
 
 
 def wait_until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 15
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -49,7 +50,7 @@ def wait_until(true: Callable[[], object]) -> None:
 def test_a_process_without_the_mark_is_found_by_its_session(start: Start, run_id: str) -> None:
     step = start("env -i sleep 60 & sleep 61")
     wait_until(lambda: len(processes.marked(run_id)) >= 3)
-    found = {Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes.marked(run_id)}
+    found = {command(Path(f"/proc/{pid}/cmdline")) for pid in processes.marked(run_id)}
     assert {b"sleep\x0060\x00", b"sleep\x0061\x00"} <= found
     processes.sweep(run_id)
     assert processes.marked(run_id) == []
@@ -102,22 +103,24 @@ else:
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_no_process_survives_its_launcher(run_id: str, tmp_path: Path, end: str) -> None:
     """Not one that ignores TERM; nor one without session and environment, where the launcher can still act."""
-    hidden = "env -i setsid sleep 62 & " if end == "stop" else ""
-    command = [sys.executable, "-c", LAUNCHER, run_id, tmp_path / "log", f"trap '' TERM; {hidden}sleep 61", end]
-    launcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert launcher.stdout is not None
-    step = int(launcher.stdout.readline())
-    wait_until(lambda: b"sleep\x0061\x00" in commands())
-    if end == "kill":
-        launcher.kill()
-    launcher.wait(10)
-    launcher.stdout.close()
+    seconds = [f"6{n}.{random.randrange(10**9)}" for n in (1, 2)]  # by them the two are told from all others
+    hidden = f"env -i setsid sleep {seconds[1]} & " if end == "stop" else ""
+    words = [sys.executable, "-c", LAUNCHER, run_id, tmp_path / "log", f"trap '' TERM; {hidden}sleep {seconds[0]}", end]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        step = int(launcher.stdout.readline())
+        wait_until(lambda: len(sleeping(seconds)) == (2 if hidden else 1))
+        if end == "kill":
+            launcher.kill()
+        launcher.wait(10)
     wait_until(lambda: not Path(f"/proc/{step}").exists() and processes.marked(run_id) == [])
-    assert not {b"sleep\x0061\x00", b"sleep\x0062\x00"} & commands()
+    assert sleeping(seconds) == []
 
 
-def commands() -> set[bytes]:
-    return {command(file) for file in Path("/proc").glob("[0-9]*/cmdline")}
+def sleeping(seconds: list[str]) -> list[str]:
+    """Those of the given times that a process sleeps."""
+    running = {command(file) for file in Path("/proc").glob("[0-9]*/cmdline")}
+    return [one for one in seconds if b"sleep\0" + one.encode() + b"\0" in running]
 
 
 def command(file: Path) -> bytes:
