@@ -27,11 +27,14 @@ help: ## list the targets
 .venv/complete: pyproject.toml .ci/venv
 	@.ci/venv
 
+DEMO ?= recipes/local/tiny_pd.yaml
+
 .PHONY: demo
-demo: .venv/complete ## check, plan and render the front-door recipe (RECIPE=another.yaml)
+demo: .venv/complete engines ## plan the front-door recipe, then serve, prove, gate and sweep a tiny model on this machine
 	$(call step,pdkit check $(RECIPE),.venv/bin/pdkit check $(RECIPE))
 	$(call step,pdkit plan $(RECIPE),.venv/bin/pdkit plan $(RECIPE))
 	$(call step,pdkit render $(RECIPE),.venv/bin/pdkit render $(RECIPE) --output $(RUNS))
+	$(call step,pdkit run $(DEMO),.venv/bin/pdkit run $(DEMO) --output $(RUNS))
 
 .PHONY: test lint format types layers pytest
 test: lint format types layers pytest ## everything that must hold: ruff, mypy, import-linter, pytest

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,6 +40,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 def main() -> None:
     """Run the command line; errors that a person can act on are printed without a traceback."""
+    signal.signal(signal.SIGINT, _interrupt)  # before Typer's own words and code for it
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without box drawing gets question marks, not a traceback
     try:
         app()
     except PdkitError as error:
@@ -45,9 +52,10 @@ def main() -> None:
     except OSError as error:  # a file or folder that cannot be read or written, whichever command wanted it
         sys.stderr.write(f"{error.filename or 'pdkit'}: {error.strerror or error}\n")
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(InterruptedRunError.exit_code)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise InterruptedRunError("interrupted")
 
 
 def _version(wanted: bool) -> None:
@@ -87,7 +95,7 @@ def check(recipes: RecipeFiles, sets: Sets = [], json: Json = False) -> None:  #
         show_findings(_console(), findings)
         errors = sum(one.severity == "error" for one in findings)
         warnings = sum(one.severity == "warning" for one in findings)
-        typer.echo(f"{count} recipe{'s' * (count != 1)} checked: {errors} errors, {warnings} warnings")
+        typer.echo(f"{_count(count, 'recipe')} checked: {_count(errors, 'error')}, {_count(warnings, 'warning')}")
     if any(one.code.startswith("PD1") and one.severity == "error" for one in findings):
         raise typer.Exit(2)
     if any(one.severity == "error" for one in findings):
@@ -205,6 +213,10 @@ app.command("report", epilog="Example: pdkit report runs/* -o report.html")(cli_
 app.command("gate", epilog="Example: pdkit gate runs/RUN --record-twin twin.jsonl")(cli_evidence.gate)
 app.add_typer(cli_evidence.results, name="results")
 app.add_typer(rack_app, name="rack")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _console() -> Console:

@@ -68,7 +68,7 @@ class ModelSpec(Spec):
     """The model that is served."""
 
     facts: str
-    """Name of a model that pdkit knows (`pdkit facts`), or path or URL of a Hugging Face `config.json`."""
+    """A model that pdkit knows, such as `qwen3.8-2.4t`, or path or URL of a Hugging Face `config.json`."""
     path: str
     """The string given to `--model` on every role; NIXL compares it literally. `{pdkit}` is pdkit's own folder."""
     revision: str | None = None

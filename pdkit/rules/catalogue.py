@@ -32,6 +32,8 @@ RULES: tuple[Rule, ...] = (
     pairing.load_failure_policy,
     capacity.step_holds_block,
     capacity.gate_fits_length,
+    launch.flag_values_fit,
+    pairing.mtp_has_a_head,
 )
 
 

@@ -215,3 +215,19 @@ def load_failure_policy(case: Case) -> Iterator[Hit]:
                 fix="use `fail`, so that a broken transfer is seen",
                 severity="error" if case.plan.model.hybrid else "warning",
             )
+
+
+@rule(
+    "PD023",
+    "MTP needs the model's MTP head",
+    "vLLM refuses `method: mtp` at start-up for a model whose checkpoint has no MTP layers.",
+)
+def mtp_has_a_head(case: Case) -> Iterator[Hit]:
+    """Speculative tokens only where the facts know an MTP layer."""
+    for role in case.plan.roles.values():
+        if role.mtp and not case.plan.model.mtp_layers:
+            yield Hit(
+                message=f"{role.role}: MTP {role.mtp}, but `{case.plan.model.name}` has no MTP layers",
+                path=case.where(role.role, "mtp"),
+                fix="set mtp to 0",
+            )

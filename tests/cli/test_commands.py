@@ -60,7 +60,7 @@ def test_check_prints_place_severity_code_message_and_fix(run: Run) -> None:
     place = re.escape(str(RECIPES / "qwen38_tep8.yaml"))
     assert re.fullmatch(rf"{place}:15:20: error PD006: concurrency 16 exceeds the 12 seats .*", finding)
     assert fix == "    fix: raise decode.max_num_seqs or lower the concurrency"
-    assert total == "1 recipe checked: 1 errors, 0 warnings"
+    assert total == "1 recipe checked: 1 error, 0 warnings"
 
 
 def test_check_as_json(run: Run) -> None:
@@ -85,7 +85,7 @@ def test_warnings_do_not_fail(run: Run) -> None:
     code, out, _ = run("check", FRONT_DOOR, "--set", "gate.max_tokens=20000")
     assert code == 0
     assert "warning PD021" in out
-    assert out.endswith("1 recipe checked: 0 errors, 1 warnings\n")
+    assert out.endswith("1 recipe checked: 0 errors, 1 warning\n")
 
 
 def test_a_fault_of_all_variants_is_told_once(run: Run, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_fault_of_all_variants_is_told_once(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("check", str(recipe), "--set", "decode.max_num_seqs=12")
     assert code == 1
     assert out.count("PD006") == 1
-    assert "2 recipes checked: 1 errors" in out
+    assert "2 recipes checked: 1 error" in out
 
 
 def test_plan_is_a_picture(run: Run) -> None:

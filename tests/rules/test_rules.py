@@ -41,6 +41,38 @@ class Sides:
 
 CASES = [
     Sides(
+        "PD022",
+        ("decode.args.all2all-backend=deepep",),
+        ("decode.args.all2all-backend=deepep_low_latency",),
+        "'deepep' is not one of",
+        severity="warning",
+    ),
+    Sides(
+        "PD022",
+        ("engine.vllm=0.26.0", "decode.args.seed=yes"),
+        ("engine.vllm=0.26.0", "decode.args.seed=7"),
+        "it takes a number, not 'yes'",
+    ),
+    Sides(
+        "PD022",
+        ("engine.vllm=0.26.0", "decode.args.async-scheduling=1"),
+        ("engine.vllm=0.26.0", "decode.args.async-scheduling=false"),
+        "a switch takes true or false, not 1",
+    ),
+    Sides(
+        "PD022",
+        ("engine.vllm=0.26.0", "decode.args.seed=true"),
+        ("engine.vllm=0.26.0", "decode.args.seed=1"),
+        "it takes a value (int), not true",
+    ),
+    Sides(
+        "PD022",
+        ("engine.vllm=0.26.0", "decode.args.api-key=x"),
+        ("engine.vllm=0.26.0",),
+        "a flag of vLLM's HTTP server",
+    ),
+    Sides("PD023", (*DENSE, "decode.mtp=3"), DENSE, "`qwen3-32b` has no MTP layers", also=("PD007", "PD008")),
+    Sides(
         "PD001", ("common.block_size=natural",), ("common.block_size=auto",), "blocks of 2176 tokens and decode of 1088"
     ),
     Sides(
