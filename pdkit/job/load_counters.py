@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import requests
 
+from pdkit.job.prometheus import parse_page, total
 from pdkit.results.normalise import acceptance
 from pdkit.results.points import Acceptance
 
@@ -28,13 +29,8 @@ class DraftCounters:
 
 def parse_counters(pages: Iterable[str]) -> DraftCounters:
     """Sum the counters of several Prometheus pages over all their label sets."""
-    sums = dict.fromkeys(NAMES.values(), 0)
-    for page in pages:
-        for line in page.splitlines():
-            key = NAMES.get(line.split("{", 1)[0].split(" ", 1)[0])
-            if key:
-                sums[key] += int(float(line.rsplit(" ", 1)[1]))
-    return DraftCounters(**sums)
+    samples = [sample for page in pages for sample in parse_page(page)]
+    return DraftCounters(**{key: int(total(samples, name)) for name, key in NAMES.items()})
 
 
 def read_counters(urls: Iterable[str], timeout_seconds: float = 5.0) -> DraftCounters | None:
