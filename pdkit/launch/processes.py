@@ -124,13 +124,25 @@ def adopt_orphans() -> None:
 
 
 def sweep(run_id: str, *, adopted: bool = False) -> None:
-    """Kill what is left of a run, until nothing is; a few seconds at most, for a process that the kernel holds."""
+    """Kill what is left of a run, until nothing is; a few seconds at most, for a process that the kernel holds.
+
+    `adopted` is for the end of a run, when every step that this process started has been waited for.
+    """
     deadline = time.monotonic() + SWEEP_SECONDS
     while (found := marked(run_id, adopted=adopted)) and time.monotonic() < deadline:
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
+    if adopted:
+        _bury_orphans()
+
+
+def _bury_orphans() -> None:
+    """Take note of the end of adopted processes, so that none stays behind as a zombie."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
 
 
 class Guard:

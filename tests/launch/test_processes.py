@@ -95,6 +95,7 @@ if sys.argv[4] == "stop":
     processes.stop([one], 0.2)
     guard.dismiss()
     processes.sweep(sys.argv[1], adopted=True)
+    print("children:", Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text())
 else:
     time.sleep(60)
 """
@@ -112,7 +113,8 @@ def test_no_process_survives_its_launcher(run_id: str, tmp_path: Path, end: str)
         wait_until(lambda: len(sleeping(seconds)) == (2 if hidden else 1))
         if end == "kill":
             launcher.kill()
-        launcher.wait(10)
+        left = launcher.communicate(timeout=15)[0]
+    assert left == ("children: \n" if end == "stop" else "")
     wait_until(lambda: not Path(f"/proc/{step}").exists() and processes.marked(run_id) == [])
     assert sleeping(seconds) == []
 
