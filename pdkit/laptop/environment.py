@@ -44,6 +44,17 @@ def laptop_environment(omp_threads: int = 1) -> dict[str, str]:
     }
 
 
+def node_environment(interface: str = "eth0") -> dict[str, str]:
+    """The same for a node of a rack without GPUs: engines listen on the address that their step names."""
+    own = {name for name, value in laptop_environment().items() if value == LOOPBACK} | {"UCX_NET_DEVICES"}
+    return {
+        **{name: value for name, value in laptop_environment().items() if name not in own},
+        # virtual nodes share one kernel: UCX would take shared memory, and the KV would never cross the network
+        "UCX_TLS": "tcp,self",
+        "GLOO_SOCKET_IFNAME": interface,
+    }
+
+
 def local_dynamo_environment(discovery: Path) -> dict[str, str]:
     """Dynamo without etcd and NATS: its processes find each other in the folder `discovery`, one per deployment."""
     return {

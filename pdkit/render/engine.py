@@ -176,6 +176,7 @@ def _worker_env(plan: Plan, role: RolePlan, process: Process, mine: ProcessPorts
     if role.conv_state_layout:
         yield Variable("VLLM_SSM_CONV_STATE_LAYOUT", role.conv_state_layout, "NIXL reads GDN conv states dim-first")
     if not process.headless:
+        yield Variable("DYN_SYSTEM_HOST", Address(process.node), "not on every interface")
         yield Variable("DYN_SYSTEM_PORT", str(mine.system), "health and metrics of this worker")
         yield Variable("DYN_VLLM_KV_EVENT_PORT", str(mine.kv_event), "unique on this node")
     if plan.hardware.device == "cuda" and len(process.gpus) < plan.hardware.gpus_per_node:

@@ -23,6 +23,8 @@ export VLLM_NIXL_SIDE_CHANNEL_HOST="${NODE_IP_1}"
 export VLLM_NIXL_SIDE_CHANNEL_PORT=20000
 # NIXL reads GDN conv states dim-first
 export VLLM_SSM_CONV_STATE_LAYOUT=DS
+# not on every interface
+export DYN_SYSTEM_HOST="${NODE_IP_1}"
 # health and metrics of this worker
 export DYN_SYSTEM_PORT=9100
 # unique on this node
