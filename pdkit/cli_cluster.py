@@ -89,7 +89,7 @@ def status(
 ) -> None:
     """Show how runs are getting on: job, stage, points, when it will be over, why it failed."""
     from pdkit.errors import UsageError
-    from pdkit.launch.board import board, watch_board
+    from pdkit.launch.board import board, reason, watch_board
     from pdkit.launch.record import find_run, run_folders
     from pdkit.launch.status import status_of, to_data
 
@@ -106,6 +106,8 @@ def status(
         typer.echo(to_json(to_data(statuses, problem)), nl=False)
         return
     _console().print(board(statuses, problem))
+    if len(statuses) == 1 and statuses[0].error:
+        _console().print(reason(statuses[0]))
 
 
 def logs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import time
 from collections.abc import Callable, Sequence
 
@@ -11,12 +12,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from pdkit.launch.logs import tail
 from pdkit.launch.progress import Eta
 from pdkit.launch.redact import redact
 from pdkit.launch.status import RunStatus
 
 WATCH_SECONDS = 3.0
 """Slurm's controller serves everybody: it is not asked more often."""
+REASON_LINES = 10
+_SEE_LOG = re.compile(r"see logs/([\w.-]+\.log)")
 _COLOURS = {"done": "green", "failed": "bold red", "queued": "yellow"}
 
 Look = Callable[[], tuple[list[RunStatus], str]]
@@ -35,9 +39,19 @@ def board(statuses: Sequence[RunStatus], problem: str) -> Group:
             Text(one.stage, style=_COLOURS.get(one.stage, "cyan" if one.live else "")),
             f"{one.points[0]}/{one.points[1]}",
             eta_text(one.eta),
-            Text(redact(more(one))),
+            Text(more(one)),
         )
     return Group(table, *([Text(f"Slurm: {problem}", style="yellow")] if problem else []))
+
+
+def reason(one: RunStatus) -> Group:
+    """The whole reason why a run failed, and the end of the log that it points to."""
+    lines = [Text(line) for line in one.error.splitlines()]
+    named = _SEE_LOG.search(one.error)
+    if named:
+        log = one.folder / "logs" / named[1]
+        lines += [Text(f"  | {redact(line)}", style="dim") for line in tail(log, REASON_LINES)[0]]
+    return Group(*lines)
 
 
 def more(one: RunStatus) -> str:
@@ -75,7 +89,7 @@ def _lines(console: Console, look: Look) -> None:
     while True:
         statuses, problem = look()
         for one in statuses:
-            line = f"{one.state.lower()}, {one.stage}" + (f": {redact(more(one))}" if one.error else "")
+            line = f"{one.state.lower()}, {one.stage}" + (f": {more(one)}" if one.error else "")
             if told.get(one.folder.name) != line:
                 console.print(
                     f"{time.strftime('%H:%M:%S')}  {one.folder.name}  {line}", highlight=False, soft_wrap=True

@@ -92,6 +92,8 @@ class _View:
 
     def ready_eta(self) -> Eta | None:
         """By the plan's estimate of the start-up; nothing once that has passed."""
+        if "cost" not in self.plan:  # rendered by a pdkit that did not estimate it
+            return None
         left = self.plan["cost"]["startup_minutes"] * 60 - (self.now - seconds_of(self.attempt[0]["time"]))
         return Eta("ready", left) if left > 0 else None
 

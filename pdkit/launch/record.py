@@ -22,11 +22,18 @@ def remember(folder: Path, job: str, words: list[str], cluster: str | None) -> N
 
 def submissions(folder: Path) -> list[dict[str, Any]]:
     """The jobs that a run folder was submitted as, oldest first."""
-    try:
-        found: list[dict[str, Any]] = json.loads((folder / JOBS).read_text(encoding="utf-8"))["jobs"]
-    except FileNotFoundError:
-        return []
+    found: list[dict[str, Any]] = read_json(folder / JOBS, {"jobs": []})["jobs"]
     return found
+
+
+def read_json(file: Path, missing: Any = None) -> Any:
+    """The content of a JSON file, or `missing` where there is none. Raises UsageError for what is no JSON."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return missing
+    except ValueError as error:
+        raise UsageError(f"this is not JSON: {error}", at=str(file), fix="pdkit did not write this") from None
 
 
 def find_run(name: str, parent: Path) -> Path:

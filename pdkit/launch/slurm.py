@@ -177,7 +177,7 @@ def _environment(folder: Path, more: Mapping[str, str]) -> Iterator[None]:
 
 def refuse_unsafe(folder: Path) -> None:
     """Raise UsageError when others could change what runs in this folder, or when a secret stands in it."""
-    for path in (folder, folder / "job.sbatch", folder / "pdkit.zip", folder / "steps", *(folder / "steps").iterdir()):
+    for path in (folder, *folder.iterdir(), *(folder / "steps").iterdir()):
         if path.stat().st_mode & stat.S_IWOTH:
             message = "anyone may write here, so anyone could run commands in your name"
             raise UsageError(message, at=str(path), fix=f"chmod -R o-w {folder}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -14,7 +14,8 @@ from pdkit.job.logwatch import last_lines
 from pdkit.launch.jobs import Answer, Job, ask
 from pdkit.launch.processes import marked
 from pdkit.launch.progress import Eta, Progress, attempt_of, progress_of, seconds_of
-from pdkit.launch.record import submissions
+from pdkit.launch.record import read_json, submissions
+from pdkit.launch.redact import redact
 
 SETTLED_SECONDS = 600.0
 """A result this old is final: its job has ended, Slurm need not be asked."""
@@ -111,10 +112,10 @@ def _read(folder: Path) -> _Run:
     result, age = _result(folder)
     return _Run(
         folder=folder,
-        plan=json.loads((folder / "plan.json").read_text(encoding="utf-8")),
+        plan=read_json(folder / "plan.json"),
         events=read_events(folder),
         jobs=submissions(folder),
-        measured=sum(json.loads(file.read_text(encoding="utf-8"))["valid"] for file in folder.glob("points/*.json")),
+        measured=sum(read_json(file, {"valid": False})["valid"] for file in folder.glob("points/*.json")),
         result=result,
         result_age=age,
     )
@@ -122,11 +123,10 @@ def _read(folder: Path) -> _Run:
 
 def _result(folder: Path) -> tuple[dict[str, Any] | None, float]:
     file = folder / "result.json"
-    try:
-        result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    result: dict[str, Any] | None = read_json(file)
+    with contextlib.suppress(FileNotFoundError):  # a new attempt has just set it aside
         return result, time.time() - file.stat().st_mtime
-    except FileNotFoundError:  # also when a new attempt removes it just now
-        return None, 0.0
+    return None, 0.0
 
 
 def _status(run: _Run, answer: Answer) -> RunStatus:
@@ -210,10 +210,10 @@ def _build(
         job=run.job,
         state=state,
         stage=progress.stage,
-        note=note or progress.note,
+        note=redact(note or progress.note),
         points=progress.points,
         eta=progress.eta,
-        error=error,
+        error=redact(error),
         exit_code=exit_code,
         nodes=job.nodes if job else "",
     )

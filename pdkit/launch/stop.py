@@ -33,6 +33,8 @@ def _stop_job(number: str, drain_seconds: float) -> str:
     """TERM to the job's script, which lets the driver write and ends every step; then plain cancelling."""
     begin = time.monotonic()
     job = _look(number)
+    if not job.live:
+        return f"job {number} has ended meanwhile: {job.state}"
     if job.waiting:
         _scancel(number)
         _wait(lambda: not _look(number).live, CANCEL_SECONDS)

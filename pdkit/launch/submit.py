@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 from pdkit.errors import ClusterError, Finding, FindingsError, UsageError
 from pdkit.launch.clusters import Cluster, choose_cluster
 from pdkit.launch.jobs import Job, own_live_jobs
-from pdkit.launch.record import submissions
+from pdkit.launch.record import read_json, submissions
 from pdkit.launch.slurm import Options, RefusedError, refuse_secrets, submit, test_only
 from pdkit.plan.plan import Plan, make_plan
 from pdkit.recipe.load import Loaded, load
@@ -83,8 +84,7 @@ def submit_recipes(planned: list[Planned], output: Path, options: Options, *, ag
 def _live_with_lock(digest: str) -> Job | None:
     """The waiting or running job of this user whose run folder has that very lock."""
     for job in own_live_jobs():
-        file = job.folder / "lock.json" if job.folder else None
-        if file and file.is_file() and json.loads(file.read_text(encoding="utf-8"))["digest"] == digest:
+        if job.folder and read_json(job.folder / "lock.json", {}).get("digest") == digest:
             return job
     return None
 
@@ -106,7 +106,7 @@ def resume(folder: Path, options: Options) -> Submission:
     """
     folder = folder.resolve()
     _refuse_changed(folder)
-    nodes = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["nodes"]
+    nodes = read_json(folder / "plan.json")["nodes"]
     with _alone(folder.parent):
         for job in own_live_jobs():
             if job.folder == folder:
@@ -128,18 +128,16 @@ def options_for(folder: Path | None, cluster: Cluster | None, options: Options) 
 
 def _refuse_changed(folder: Path) -> None:
     """Points of another recipe must not join those that are there."""
-    if not (folder / "lock.json").is_file():
+    lock, plan = read_json(folder / "lock.json"), read_json(folder / "plan.json")
+    if lock is None or plan is None:
         raise UsageError("this is not a run folder: it has no lock.json", at=str(folder))
-    lock = json.loads((folder / "lock.json").read_text(encoding="utf-8"))
-    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     if sha256((folder / "recipe.yaml").read_bytes()) != lock["recipe"] or plan["digest"] != lock["plan"]:
         message = "this run folder is not as it was rendered, so its evidence and new points would not belong together"
         raise UsageError(message, at=str(folder), fix="submit the recipe as a new run")
 
 
 def _finished(folder: Path) -> bool:
-    file = folder / "result.json"
-    return file.is_file() and json.loads(file.read_text(encoding="utf-8"))["exit_code"] == 0
+    return bool(read_json(folder / "result.json", {}).get("exit_code") == 0)
 
 
 @contextlib.contextmanager
@@ -148,9 +146,10 @@ def _alone(folder: Path) -> Iterator[None]:
 
     Raises ClusterError when another one does not end.
     """
+    os.umask(os.umask(0o022) | 0o022)  # whatever the user's, nobody else may write into a run
     folder.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + LOCK_SECONDS
-    with (folder / ".submit.lock").open("w") as stream:
+    with (folder / f".submit-{os.getuid()}.lock").open("w") as stream:
         while True:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -101,7 +101,9 @@ class Cluster:
 
         def there() -> bool:
             seen.append(self.status(folder))
-            return seen[-1]["stage"].startswith(stage) and seen[-1]["state"] == state
+            there = seen[-1]["stage"].startswith(stage) and seen[-1]["state"] == state
+            assert there or seen[-1]["live"], "it has ended otherwise"
+            return there
 
         try:
             self.wait_until(there, f"{state}, {stage}", deadline_s=deadline_s)

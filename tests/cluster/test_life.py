@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
+MATRIX = HERE / "one_node.yaml"
 
 
 def event(name: str, **fields: object) -> dict[str, object]:
@@ -24,7 +28,17 @@ def late(cluster) -> Path:
     return cluster.submit("--set", "cluster.time_limit='1'", "--set", "name=late")
 
 
-def test_a_run_is_told_through_its_whole_life(cluster, late: Path) -> None:
+@pytest.fixture(scope="module")
+def requeued(cluster) -> Path:
+    """A run that has been requeued; Slurm takes some time to start it again."""
+    folder = cluster.submit("--set", "name=requeued", "--set", "cluster.directives={requeue: true, no-requeue: false}")
+    cluster.driving(folder)
+    (folder / "seen.json").unlink()
+    cluster.slurm("scontrol", "requeue", cluster.job(folder))
+    return folder
+
+
+def test_a_run_is_told_through_its_whole_life(cluster, late: Path, requeued: Path) -> None:
     folder = cluster.submit("--hold")
     queued = cluster.status(folder)
     assert (queued["state"], queued["stage"], queued["note"]) == ("PENDING", "queued", "JobHeldUser")
@@ -96,6 +110,7 @@ def test_what_others_submitted_by_hand_is_told_too(cluster) -> None:
     folder = cluster.submit("--set", "name=by-hand", "--hold")
     cluster.slurm("scancel", cluster.job(folder))
     cluster.slurm("sbatch", f"--chdir={folder.resolve()}", folder / "job.sbatch")
+    cluster.driving(folder)
     by_hand = cluster.reach(folder, "loading")
     assert by_hand["job"] != cluster.job(folder)
     # and a second job in the same folder gives way at once
@@ -109,6 +124,57 @@ def test_what_others_submitted_by_hand_is_told_too(cluster) -> None:
 
 def state(cluster, job: str) -> str:
     return cluster.slurm("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").strip()
+
+
+def test_fifty_at_once_give_fifty_jobs(cluster, pdkit) -> None:
+    """Five shells submit ten jobs each at the same moment; then some are let go and some are cancelled."""
+    output = cluster.runs / "fifty"
+
+    def shell(number: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pdkit.cli", "submit", MATRIX, "-o", output, "--hold", "--json"]
+        command += ["--set", f"workload.isl={1024 - number}", "--set", "name=fifty"]
+        return subprocess.run(command, text=True, capture_output=True, check=False, timeout=120)
+
+    with ThreadPoolExecutor(5) as shells:
+        done = list(shells.map(shell, range(5)))
+    assert [one.returncode for one in done] == [0] * 5, [one.stderr for one in done]
+    jobs = {job["job"]: Path(job["folder"]) for one in done for job in json.loads(one.stdout)["jobs"]}
+    assert (len(jobs), len(set(jobs.values()))) == (50, 50)
+    listed = cluster.slurm("squeue", "--noheader", "--me", "--states=pending", "--format=%i %Z").splitlines()
+    queue = dict(line.split() for line in listed)
+    assert {job: queue.get(job) for job in jobs} == {job: str(folder.resolve()) for job, folder in jobs.items()}
+    assert table(pdkit, output) == {(job, "pending", "queued") for job in jobs}
+
+    started, cancelled = sorted(jobs, key=int)[:3], sorted(jobs, key=int)[3:6]
+    cluster.slurm("scancel", *cancelled)
+    cluster.slurm("scontrol", "release", ",".join(started))
+    for job in started:
+        cluster.driving(jobs[job])
+    cluster.tell(jobs[started[0]], {"end": 6, "message": "the gate failed: 0 of 8 right"})
+    cluster.reach(jobs[started[0]], "failed", state="FAILED")
+    expected = {(job, "pending", "queued") for job in jobs} - {
+        (job, "pending", "queued") for job in started + cancelled
+    }
+    expected |= {(job, "cancelled", "failed") for job in cancelled} | {(started[0], "failed", "failed")}
+    expected |= {(job, "running", "loading") for job in started[1:]}
+    assert table(pdkit, output) == expected
+    cluster.slurm("scancel", *jobs)
+
+
+def table(pdkit, output: Path) -> set[tuple[str, str, str]]:
+    rows = [line.split() for line in pdkit("status", "-o", output).out.splitlines()[1:]]
+    return {(row[1], row[2], row[3]) for row in rows}
+
+
+def test_a_requeued_job_begins_anew_in_its_folder(cluster, requeued: Path) -> None:
+    cluster.driving(requeued)
+    job = cluster.job(requeued)
+    begun = [(one["job"], one["restart"]) for one in events(requeued) if one["event"] == "job"]
+    assert begun == [(job, 0), (job, 1)]
+    again = cluster.reach(requeued, "loading 0/2")
+    assert (again["job"], again["error"]) == (job, "")
+    assert json.loads((requeued / "earlier" / "1" / "result.json").read_text())["exit_code"] == 8
+    cluster.slurm("scancel", job)
 
 
 def test_a_run_that_comes_near_its_limit_keeps_what_it_has(cluster, late: Path) -> None:

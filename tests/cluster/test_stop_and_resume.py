@@ -70,23 +70,6 @@ def test_a_run_drains_and_goes_on(cluster, pdkit) -> None:
     assert (finished.code, "nothing is missing" in finished.err) == (2, True)
 
 
-def test_a_requeued_job_begins_anew_in_its_folder(cluster) -> None:
-    folder = cluster.submit("--set", "name=requeued", "--set", "cluster.directives={requeue: true, no-requeue: false}")
-    cluster.driving(folder)
-    (folder / "seen.json").unlink()
-    cluster.slurm("scontrol", "requeue", cluster.job(folder))
-    cluster.driving(folder)
-    begun = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    assert [(one["job"], one["restart"]) for one in begun if one["event"] == "job"] == [
-        (cluster.job(folder), 0),
-        (cluster.job(folder), 1),
-    ]
-    again = cluster.reach(folder, "loading 0/2")
-    assert (again["job"], again["error"]) == (cluster.job(folder), "")
-    assert json.loads((folder / "earlier" / "1" / "result.json").read_text())["exit_code"] == 8
-    cluster.slurm("scancel", cluster.job(folder))
-
-
 def test_a_waiting_job_is_cancelled_and_one_that_does_not_drain_too(cluster, pdkit) -> None:
     waiting = cluster.submit("--set", "name=waiting", "--hold")
     assert f"job {cluster.job(waiting)} was waiting; it is cancelled" in pdkit("stop", waiting).out

@@ -6,13 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
-MATRIX = HERE / "one_node.yaml"
 TOKEN = "hf_" + "a1b2c3d4" * 4
 
 
@@ -78,44 +76,13 @@ def test_the_same_is_not_submitted_twice(cluster, pdkit) -> None:
     assert changed[0]["new"], "another lock is another run"
 
 
-def test_fifty_at_once_give_fifty_jobs(cluster, pdkit) -> None:
-    """Five shells submit ten jobs each at the same moment; then some are let go and some are cancelled."""
-    output = cluster.runs / "fifty"
-
-    def shell(number: int) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pdkit.cli", "submit", MATRIX, "-o", output, "--hold", "--json"]
-        command += ["--set", f"workload.isl={1024 - number}", "--set", "name=fifty"]
-        return subprocess.run(command, text=True, capture_output=True, check=False, timeout=120)
-
-    with ThreadPoolExecutor(5) as shells:
-        done = list(shells.map(shell, range(5)))
-    assert [one.returncode for one in done] == [0] * 5, [one.stderr for one in done]
-    jobs = {job["job"]: Path(job["folder"]) for one in done for job in json.loads(one.stdout)["jobs"]}
-    assert (len(jobs), len(set(jobs.values()))) == (50, 50)
-    listed = cluster.slurm("squeue", "--noheader", "--me", "--states=pending", "--format=%i %Z").splitlines()
-    queue = dict(line.split() for line in listed)
-    assert {job: queue.get(job) for job in jobs} == {job: str(folder.resolve()) for job, folder in jobs.items()}
-    assert table(pdkit, output) == {(job, "pending", "queued") for job in jobs}
-
-    started, cancelled = sorted(jobs, key=int)[:3], sorted(jobs, key=int)[3:6]
-    cluster.slurm("scancel", *cancelled)
-    cluster.slurm("scontrol", "release", ",".join(started))
-    for job in started:
-        cluster.driving(jobs[job])
-    cluster.tell(jobs[started[0]], {"end": 6, "message": "the gate failed: 0 of 8 right"})
-    cluster.reach(jobs[started[0]], "failed", state="FAILED")
-    expected = {(job, "pending", "queued") for job in jobs} - {
-        (job, "pending", "queued") for job in started + cancelled
-    }
-    expected |= {(job, "cancelled", "failed") for job in cancelled} | {(started[0], "failed", "failed")}
-    expected |= {(job, "running", "loading") for job in started[1:]}
-    assert table(pdkit, output) == expected
-    cluster.slurm("scancel", *jobs)
-
-
-def table(pdkit, output: Path) -> set[tuple[str, str, str]]:
-    rows = [line.split() for line in pdkit("status", "-o", output).out.splitlines()[1:]]
-    return {(row[1], row[2], row[3]) for row in rows}
+def test_a_refusal_in_a_matrix_does_not_hide_what_was_submitted(cluster, pdkit) -> None:
+    sets = ("--set", "name=half", "--set", "matrix={cluster.partition: [batch, nope]}", "--hold")
+    ran = pdkit("submit", HERE / "small.yaml", "-o", cluster.runs / "half", "--json", *sets)
+    assert (ran.code, "nope" in ran.err) == (3, True)
+    [job] = json.loads(ran.out)["jobs"]
+    assert [str(folder) for folder in (cluster.runs / "half").glob("[!.]*")] == [job["folder"]]
+    cluster.slurm("scancel", job["job"])
 
 
 def test_the_cluster_file_is_under_the_recipe(cluster, pdkit, home: Path) -> None:
@@ -178,3 +145,14 @@ def test_what_is_not_safe_is_not_submitted(cluster, pdkit) -> None:
     assert open_to_all.code == 2
     assert f"{folder.resolve() / 'steps' / 'driver.sh'}: anyone may write here" in open_to_all.err
     assert cluster.slurm("squeue", "--noheader", "--states=all") == before
+
+
+def test_a_careless_umask_opens_nothing(cluster) -> None:
+    before = os.umask(0)
+    try:
+        folder = cluster.submit("--set", "name=careless", "--hold")
+    finally:
+        os.umask(before)
+    written = [path for path in (folder, *folder.rglob("*")) if not path.is_symlink()]
+    assert [path for path in written if path.stat().st_mode & 0o002] == []
+    cluster.slurm("scancel", cluster.job(folder))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_engines(tmp_path / "engines")
     monkeypatch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("DYN_SYSTEM_HOST", "0.0.0.0")
+    monkeypatch.setenv("PDKIT_RUN_ID", str(uuid.uuid4()))  # the local launcher's mark, which they expect
 
 
 def identities(folder: Path) -> list[str]:
