@@ -171,6 +171,7 @@ def run(
     ] = False,
 ) -> None:
     """Serve a recipe on this machine, prove it ready, gate its answers, sweep it and draw the report."""
+    from pdkit.job.audit import doubts
     from pdkit.launch.local import run_local
     from pdkit.launch.run import engine_environment, find_unfinished, finished, prepare
     from pdkit.launch.watch import watching
@@ -178,7 +179,7 @@ def run(
 
     find = find_unfinished(recipe, tuple(sets), output) if resume else prepare(recipe, tuple(sets), output, force=force)
     folder, one = find
-    if resume and finished(folder):
+    if resume and finished(folder, one):
         typer.echo(f"{folder}: nothing is missing; report: {folder / 'report.html'}")
         return
     environment = engine_environment(one, engines)
@@ -187,7 +188,7 @@ def run(
         with watching(_console()) as watch:
             code = run_local(folder, one, environment, watch)
     finally:
-        typer.echo(f"report: {build_report([folder], [], folder / 'report.html')}")
+        typer.echo(f"report: {build_report([folder], [], folder / 'report.html', doubts)}")
     if code:
         import json as json_
 

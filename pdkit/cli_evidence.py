@@ -21,6 +21,7 @@ def report(
 ) -> None:
     """Draw runs on one self-contained page: frontier, latency, points and the evidence behind them."""
     from pdkit.errors import UsageError
+    from pdkit.job.audit import doubts
     from pdkit.results.imported import read_imported
     from pdkit.results.report import build_report
 
@@ -28,7 +29,7 @@ def report(
         if not (folder / "plan.json").is_file():
             raise UsageError("this is not a run folder: it has no plan.json", at=str(folder))
     imported = [point for file in published for point in read_imported(file)]
-    typer.echo(str(build_report(runs, imported, output)))
+    typer.echo(str(build_report(runs, imported, output, doubts)))
 
 
 def gate(
@@ -41,12 +42,12 @@ def gate(
     import json
 
     from pdkit.errors import UsageError
-    from pdkit.job.evidence import VERDICT, Evidence, read_passed
+    from pdkit.job.evidence import VERDICT, read_passed, read_verdict
     from pdkit.job.twin import record_twin as store
 
     if not (run / VERDICT).is_file():
         raise UsageError("this run has no verdict of the gate", at=str(run / VERDICT), fix="run the recipe first")
-    evidence = Evidence.model_validate_json((run / VERDICT).read_bytes())
+    evidence = read_verdict(run / VERDICT)
     passed = read_passed(run, lock_digest=evidence.header.lock_digest, boot_ids=evidence.header.boot_ids)
     typer.echo(evidence.words)
     if record_twin is not None:

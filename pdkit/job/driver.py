@@ -27,17 +27,19 @@ from pdkit.errors import (
     UsageError,
 )
 from pdkit.files import write_json
+from pdkit.job.audit import changed, doubts
 from pdkit.job.deployment import Deployment, read_deployment
 from pdkit.job.events import emit
-from pdkit.job.gate import GateSettings, fetch_data, run_gate
 from pdkit.job.gate import Progress as GateProgress
-from pdkit.job.gsm8k import load_accuracy
-from pdkit.job.load import LoadSettings, sweep
+from pdkit.job.gate import run_gate
 from pdkit.job.load import Progress as LoadProgress
+from pdkit.job.load import sweep
 from pdkit.job.logwatch import LogWatch
 from pdkit.job.preflight import disagreements
-from pdkit.job.ready import Ready, prove
+from pdkit.job.ready import prove
 from pdkit.job.router import boot_ids, missing_parts, unregistered
+from pdkit.job.settings import gate_settings, load_settings
+from pdkit.results.points import point_file
 
 RESULT = "result.json"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -58,6 +60,9 @@ class Driver:
 
     def run(self) -> None:
         """All stages; raises the PdkitError of the stage that fails."""
+        wrong = changed(self.folder)
+        if wrong:
+            raise UsageError(wrong, at=str(self.folder), fix="run the recipe as a new run")
         for difference in disagreements(self.folder):
             raise ClusterError(difference, fix="bring the same checkpoint to every node")
         self._enter("ready")
@@ -67,6 +72,7 @@ class Driver:
         passed = run_gate(gate_settings(self.deployment, ready), self.folder, self._gate_progress)
         emit(self.folder, "passed", accuracy=passed.accuracy)
         self._all_registered()
+        self._set_doubtful_points_aside()
         self._enter("sweep")
         points = sweep(
             load_settings(self.deployment),
@@ -77,6 +83,13 @@ class Driver:
         )
         self._all_registered()
         emit(self.folder, "swept", points=len(points))
+
+    def _set_doubtful_points_aside(self) -> None:
+        """What an earlier launch left counts only with its evidence; the rest is measured again."""
+        for concurrency, why in doubts(self.folder).items():
+            file = point_file(self.folder, concurrency)
+            file.rename(file.with_name(f"void-{file.name}"))
+            emit(self.folder, "voided", concurrency=concurrency, why=why)
 
     def _enter(self, stage: str) -> None:
         self.stage = stage
@@ -115,67 +128,6 @@ class Driver:
         if lost:
             message = f"the router has lost the {', the '.join(lost)}"
             raise EngineError(message, fix="file discovery loses engines that stall; use `infra.discovery: etcd`")
-
-
-def gate_settings(deployment: Deployment, ready: Ready) -> GateSettings:
-    """The gate as the recipe wants it; the data set is the run folder's, or the public one from the cache."""
-    gate, folder = deployment.recipe.gate, deployment.folder / "accuracy"
-    data, sha256 = folder / "questions.jsonl", None
-    if gate.data is None:
-        spec = load_accuracy().data["test"]
-        data, sha256 = fetch_data(spec, cache_folder()), spec.sha256
-    return GateSettings(
-        base_url=deployment.url,
-        model=deployment.model,
-        protocol=gate.protocol,
-        data=data,
-        data_sha256=sha256,
-        shots=folder / "shots.jsonl" if gate.shots else None,
-        question_limit=gate.questions,
-        concurrency=gate.concurrency or max(deployment.recipe.workload.concurrency),
-        max_tokens=gate.max_tokens,
-        floor=gate.floor,
-        max_truncated_share=gate.max_truncated_share,
-        max_empty_share=gate.max_empty_share,
-        timeout_seconds=gate.timeout_seconds,
-        twin=folder / "twin.jsonl" if gate.twin else None,
-        lock_digest=deployment.lock_digest,
-        boot_ids=ready.boot_ids,
-        scored_by=gate.scored_by,
-    )
-
-
-def load_settings(deployment: Deployment) -> LoadSettings:
-    """The sweep as the recipe wants it."""
-    recipe, roles = deployment.recipe, deployment.plan["roles"]
-    generating = roles.get("decode") or roles["agg"]
-    load = recipe.workload
-    return LoadSettings(
-        tool=recipe.sweep.tool,
-        tool_version=recipe.engine.vllm if recipe.sweep.tool == "vllm-bench" else "",
-        url=deployment.url,
-        endpoint=recipe.sweep.endpoint,
-        model=deployment.model,
-        tokenizer=generating["model_path"],
-        concurrency=tuple(load.concurrency),
-        isl=load.isl,
-        osl=load.osl,
-        template_tokens=load.template_tokens,
-        prompts_per_concurrency=recipe.sweep.prompts_per_concurrency,
-        warmup_per_concurrency=recipe.sweep.warmup_per_concurrency,
-        repeats=recipe.sweep.repeats,
-        gpus=deployment.plan["gpus_allocated"],
-        gpus_by_role={role: one["gpus_per_endpoint"] * one["endpoints"] for role, one in roles.items()},
-        mtp=generating["mtp"],
-        prefix_caching=any(recipe.settings(role).prefix_caching for role in recipe.roles()),
-        metrics_urls=tuple(f"{worker.url}/metrics" for worker in deployment.generating()),
-    )
-
-
-def cache_folder() -> Path:
-    """Where public data files are kept between runs."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "pdkit"
 
 
 def node_address(node: int) -> str:

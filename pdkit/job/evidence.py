@@ -101,11 +101,16 @@ def start_or_resume(out: Path, header: Header) -> dict[str, Answer]:
 
 def _set_aside(out: Path) -> None:
     number = 1
-    while (out / f"gate.{number}.jsonl").exists():
+    while (out / _aside(ANSWERS, number)).exists():
         number += 1
     for name in (VERDICT, TWIN, ANSWERS):  # the verdict first: it must never stand beside answers that are not its own
         if (out / name).exists():
-            (out / name).rename(out / f"{Path(name).stem}.{number}{Path(name).suffix}")
+            (out / name).rename(out / _aside(name, number))
+
+
+def _aside(name: str, number: int) -> str:
+    """The name of a gate's file: 0 is the gate of now, 1 and up are those set aside."""
+    return f"{Path(name).stem}.{number}{Path(name).suffix}" if number else name
 
 
 def _read_lines(file: Path, head: type[_H], line_type: type[_R]) -> tuple[_H, list[_R]]:
@@ -164,29 +169,62 @@ def write_verdict(out: Path, header: Header, verdict: Verdict) -> Evidence:
 
 def read_passed(out: Path, *, lock_digest: str, boot_ids: Sequence[str]) -> Passed:
     """The proof in a run folder: its evidence judged again, and found to be of this lock and these processes."""
-    file = out / VERDICT
-    try:
-        evidence = Evidence.model_validate_json(file.read_bytes())
-    except OSError as error:
-        raise GateError("the gate has not passed here", at=str(file), fix="Run the gate first.") from error
-    except ValidationError as error:
-        raise GateError(f"this is not a verdict of the gate: {error}", at=str(file)) from error
-    if not evidence.passed:
-        raise GateError(f"the gate failed: {evidence.words}", at=str(file))
-    if evidence.digest() != evidence.gate_digest or sha256_of(out / ANSWERS) != evidence.answers_sha256:
-        raise GateError("the evidence was changed after the verdict", at=str(file), fix="Run the gate again.")
-    header, answers = read_answers(out / ANSWERS)
-    if header != evidence.header or judge(answers, header.limits, _twin_of(out, header)) != evidence.verdict:
-        raise GateError("the verdict does not follow from the answers", at=str(file), fix="Run the gate again.")
-    passed = seal(evidence)
+    passed = _read_passed(out, 0)
     passed.check(lock_digest=lock_digest, boot_ids=boot_ids)
     return passed
 
 
-def _twin_of(out: Path, header: Header) -> Mapping[str, TwinAnswer] | None:
+def read_verdict(file: Path) -> Evidence:
+    """What a gate.json says, not judged."""
+    try:
+        return Evidence.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise GateError("the gate has not passed here", at=str(file), fix="Run the gate first.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise GateError(f"this is not a verdict of the gate: {key}: {first['msg']}", at=str(file)) from error
+
+
+def passed_gates(out: Path, *, lock_digest: str) -> tuple[dict[str, Passed], str]:
+    """Every gate of this lock that passed in a run folder by its digest, those set aside too; each is judged again.
+
+    Also says what is wrong with the newest one; empty when nothing is.
+    """
+    found, wrong, number = {}, "", 0
+    while number == 0 or (out / _aside(ANSWERS, number)).exists():
+        try:
+            passed = _read_passed(out, number)
+            passed.check(lock_digest=lock_digest, boot_ids=passed.boot_ids)
+            found[passed.gate_digest] = passed
+        except GateError as error:
+            wrong = wrong if number else error.message
+        number += 1
+    return found, wrong
+
+
+def _read_passed(out: Path, number: int) -> Passed:
+    file, lines = out / _aside(VERDICT, number), out / _aside(ANSWERS, number)
+    evidence = read_verdict(file)
+    if not evidence.passed:
+        raise GateError(f"the gate failed: {evidence.words}", at=str(file))
+    if evidence.digest() != evidence.gate_digest or _sha256_here(lines) != evidence.answers_sha256:
+        raise GateError("the evidence was changed after the verdict", at=str(file), fix="Run the gate again.")
+    header, answers = read_answers(lines)
+    twin = _twin_of(out / _aside(TWIN, number), header)
+    if header != evidence.header or judge(answers, header.limits, twin) != evidence.verdict:
+        raise GateError("the verdict does not follow from the answers", at=str(file), fix="Run the gate again.")
+    return seal(evidence)
+
+
+def _sha256_here(file: Path) -> str:
+    """The digest of a file; of none at all it is empty."""
+    return sha256_of(file) if file.is_file() else ""
+
+
+def _twin_of(file: Path, header: Header) -> Mapping[str, TwinAnswer] | None:
     if header.twin_sha256 is None:
         return None
-    file = out / TWIN
     if not file.exists() or sha256_of(file) != header.twin_sha256:
         raise GateError("the twin's answers are not those that were compared with", at=str(file))
     return read_twin(file)[1]

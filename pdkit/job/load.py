@@ -16,7 +16,7 @@ from pdkit.job.load_counters import acceptance_between, read_counters
 from pdkit.job.load_judge import reasons_against
 from pdkit.job.load_point import Repeat, make_point
 from pdkit.job.load_settings import LoadSettings
-from pdkit.job.load_tools import read_artifacts, tool_argv, tool_environment, warmup_argv
+from pdkit.job.load_tools import artifacts_folder, read_artifacts, tool_argv, tool_environment, warmup_argv
 from pdkit.job.verdict import Passed
 from pdkit.results.normalise import Measurements
 from pdkit.results.points import Point, point_file, read_point, write_point
@@ -116,7 +116,7 @@ def _measure(bench: _Bench, concurrency: int) -> Point:
 def _repeat(bench: _Bench, concurrency: int, number: int) -> Repeat:
     """Run the load tool once and judge what it left."""
     settings = bench.settings
-    folder = bench.out / "load" / f"c{concurrency:04d}_r{number}"
+    folder = artifacts_folder(bench.out, concurrency, number)
     if folder.exists():
         shutil.rmtree(folder)  # left by an earlier try: its artifacts must not pass for this one's
     folder.mkdir(parents=True)

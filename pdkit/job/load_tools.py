@@ -15,6 +15,11 @@ WARMUP_REPEAT = 50
 """Added to the repeat for the seed of a warm-up with prompts of its own."""
 
 
+def artifacts_folder(run: Path, concurrency: int, repeat: int) -> Path:
+    """Where the tool leaves what one repeat of a point is computed from."""
+    return run / "load" / f"c{concurrency:04d}_r{repeat}"
+
+
 def tool_argv(settings: LoadSettings, concurrency: int, repeat: int, folder: Path) -> list[str]:
     """The command that measures one point and leaves its artifacts in `folder`."""
     requests = settings.requests(concurrency)

@@ -11,10 +11,12 @@ import yaml
 
 from pdkit.commands import planned
 from pdkit.errors import Finding, FindingsError, UsageError
+from pdkit.job.audit import doubts
 from pdkit.launch.ports import choose_shift
 from pdkit.plan.plan import Plan
 from pdkit.recipe.load import Loaded
 from pdkit.render.folder import next_run_folder, write_run_folder
+from pdkit.results.points import read_points
 
 
 def prepare(recipe: Path, sets: tuple[str, ...], output: Path, *, force: bool) -> tuple[Path, Plan]:
@@ -49,10 +51,13 @@ def find_unfinished(recipe: Path, sets: tuple[str, ...], output: Path) -> tuple[
     raise UsageError(f"no run of this recipe in {output}", fix="run it without --resume first")
 
 
-def finished(folder: Path) -> bool:
-    """Whether nothing is missing: the driver said so."""
+def finished(folder: Path, plan: Plan) -> bool:
+    """Whether nothing is missing: the driver said so, and every point is there and may be believed."""
     result = folder / "result.json"
-    return result.is_file() and json.loads(result.read_text(encoding="utf-8"))["exit_code"] == 0
+    if not result.is_file() or json.loads(result.read_text(encoding="utf-8"))["exit_code"] != 0:
+        return False
+    valid = {point.concurrency for point in read_points(folder) if point.valid} - doubts(folder).keys()
+    return valid >= set(plan.recipe.workload.concurrency)
 
 
 def engine_environment(plan: Plan, engines: Path | None) -> dict[str, str]:

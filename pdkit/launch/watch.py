@@ -94,6 +94,7 @@ def describe(event: dict[str, Any]) -> str:
         "progress": "{stage}: {note}",
         "ready": "ready proven after {seconds} s: {engines} engine ranks report what was planned, KV moves",
         "passed": "gate passed: accuracy {accuracy:.4f}",
+        "voided": "point at concurrency {concurrency} is not believed and measured again: {why}",
         "point": "point at concurrency {concurrency}: {state}",
         "swept": "sweep done: {points} points",
         "done": "done: {message}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -148,6 +149,14 @@ class Point(Record):
         return self
 
 
+def voided(point: Point, doubts: Mapping[int, str]) -> Point:
+    """The point, invalid when there is a doubt about its concurrency."""
+    if point.concurrency not in doubts:
+        return point
+    reasons = (*point.invalid_reasons, doubts[point.concurrency])
+    return point.model_copy(update={"valid": False, "invalid_reasons": reasons})
+
+
 def point_file(run: Path, concurrency: int) -> Path:
     """The file of one concurrency in a run folder."""
     return run / "points" / f"c{concurrency:04d}.json"
@@ -176,7 +185,12 @@ def read_point(path: Path) -> Point:
 
 def read_points(run: Path) -> tuple[Point, ...]:
     """All points of a run, by concurrency."""
-    return tuple(sorted((read_point(path) for path in (run / "points").glob("c*.json")), key=lambda p: p.concurrency))
+    found = {path: read_point(path) for path in (run / "points").glob("c*.json")}
+    for path, point in found.items():
+        if path != point_file(run, point.concurrency):
+            message = f"this file holds concurrency {point.concurrency}, its name tells another one"
+            raise UsageError(message, at=str(path), fix="take the file out of points/, or give it its name back")
+    return tuple(sorted(found.values(), key=lambda point: point.concurrency))
 
 
 def read_json(path: Path) -> dict[str, Any]:

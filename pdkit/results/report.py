@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +18,25 @@ from pdkit.results import evidence
 from pdkit.results.drawing import Corner, Drawing, draw, frontier_of
 from pdkit.results.figures import glyph
 from pdkit.results.imported import ImportedPoint
-from pdkit.results.points import Point
+from pdkit.results.points import Point, voided
 from pdkit.results.runs import Configuration, RunRecord, configurations, read_run
 from pdkit.results.table import flat, to_csv
 
 TEMPLATES = Path(__file__).parent / "templates"
+Audit = Callable[[Path], Mapping[int, str]]
+"""Why points of a run folder must not be used, by concurrency: `pdkit.job.audit.doubts`."""
 DASH = "\N{EN DASH}"
 
 
-def build_report(runs: Sequence[Path], imported: Sequence[ImportedPoint], out: Path) -> Path:
+def build_report(runs: Sequence[Path], imported: Sequence[ImportedPoint], out: Path, audit: Audit) -> Path:
     """Write the report of some run folders to `out`, with .csv, .json and .png files beside it, and return `out`.
 
-    A run without points is told of at the top. Same folders, same bytes.
+    A point that `audit` doubts is shown as an invalid one. A run without points is told of at the top. Same folders,
+    same bytes.
     """
     if not runs:
         raise UsageError("there is no run to report", fix="name at least one run folder")
-    named = configurations([read_run(folder) for folder in runs])
+    named = configurations([_audited(folder, audit) for folder in runs])
     corners = frontier_of(named)
     drawing = draw(named, imported)
     write_text(out, _page(named, corners, imported, drawing))
@@ -48,6 +52,12 @@ def build_report(runs: Sequence[Path], imported: Sequence[ImportedPoint], out: P
         else:
             _write_bytes(path, content)
     return out
+
+
+def _audited(folder: Path, audit: Audit) -> RunRecord:
+    run = read_run(folder)
+    doubts = audit(folder)
+    return replace(run, points=tuple(voided(point, doubts) for point in run.points))
 
 
 def _page(

@@ -17,9 +17,10 @@ from pdkit.commands import planned
 from pdkit.errors import EngineError, GateError, MeasurementError, NotReadyError, UsageError
 from pdkit.job import driver as driver_module
 from pdkit.job.deployment import Deployment, read_deployment
-from pdkit.job.driver import Driver, finish, gate_settings, load_settings, node_address
+from pdkit.job.driver import Driver, finish, node_address
 from pdkit.job.events import read_events
 from pdkit.job.ready import Ready
+from pdkit.job.settings import gate_settings, load_settings
 from pdkit.render.folder import write_run_folder
 
 from ..fakes.launches import RECIPE

@@ -204,12 +204,17 @@ def make_samples(parent: Path) -> list[Path]:
     return [*folders, failed, stuck]
 
 
+def believed(_run: Path) -> dict[int, str]:
+    """The audit of these runs: their figures are invented, and stand on nothing."""
+    return {}
+
+
 def main() -> None:
     parent = Path(sys.argv[1])
     csv = parent / "published.csv"
     parent.mkdir(parents=True, exist_ok=True)
     csv.write_text(PUBLISHED, encoding="utf-8")
-    build_report(make_samples(parent / "runs"), read_imported(csv), parent / "report.html")
+    build_report(make_samples(parent / "runs"), read_imported(csv), parent / "report.html", believed)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,14 @@ PUBLISHED = (
 )
 
 
+def believed(_run: Path) -> dict[int, str]:
+    """The audit of invented runs, whose figures stand on nothing."""
+    return {}
+
+
 @pytest.fixture(scope="module")
 def report(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_report(runs, PUBLISHED, tmp_path_factory.mktemp("report") / "report.html")
+    return build_report(runs, PUBLISHED, tmp_path_factory.mktemp("report") / "report.html", believed)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +94,7 @@ def test_references_inside_the_figures_lead_somewhere(page: str) -> None:
 
 
 def test_the_same_runs_give_the_same_bytes(runs: list[Path], report: Path, tmp_path: Path) -> None:
-    again = build_report(runs, PUBLISHED, tmp_path / "report.html")
+    again = build_report(runs, PUBLISHED, tmp_path / "report.html", believed)
     for name in ("report.html", "report.csv", "report.json", "report.png", "report-latency.png"):
         assert again.with_name(name).read_bytes() == report.with_name(name).read_bytes(), name
 
@@ -149,8 +154,8 @@ def test_pictures_are_png(report: Path) -> None:
 
 def test_a_run_without_points_gives_a_page_and_no_picture(runs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    build_report(runs[:1], (), out)
-    build_report(runs[5:], (), out)
+    build_report(runs[:1], (), out, believed)
+    build_report(runs[5:], (), out, believed)
     page = out.read_text(encoding="utf-8")
     assert "There is no valid point to draw." in page
     assert "Every point was measured" not in page
@@ -164,14 +169,14 @@ def test_runs_that_do_not_compare_are_told(sample: ModuleType, runs: list[Path],
     plan = json.loads((other / "plan.json").read_text())
     plan["workload"]["isl"] = 1024
     (other / "plan.json").write_text(json.dumps(plan))
-    page = build_report([runs[0], other], (), tmp_path / "report.html").read_text(encoding="utf-8")
+    page = build_report([runs[0], other], (), tmp_path / "report.html", believed).read_text(encoding="utf-8")
     assert "These runs have different workloads" in page
     assert runs[0].name in page
 
 
 def test_a_run_cannot_be_named_twice(runs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="one and the same name"):
-        build_report([runs[0], runs[0]], (), tmp_path / "report.html")
+        build_report([runs[0], runs[0]], (), tmp_path / "report.html", believed)
 
 
 @pytest.mark.parametrize(
@@ -188,17 +193,17 @@ def test_a_broken_file_of_a_run_is_told(runs: list[Path], tmp_path: Path, name: 
     shutil.copytree(runs[0], folder)
     (folder / name).write_text(text)
     with pytest.raises(UsageError, match=words) as caught:
-        build_report([folder], (), tmp_path / "report.html")
+        build_report([folder], (), tmp_path / "report.html", believed)
     assert name in str(caught.value.at)
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such run folder"):
-        build_report([tmp_path / "none"], (), tmp_path / "report.html")
+        build_report([tmp_path / "none"], (), tmp_path / "report.html", believed)
     with pytest.raises(UsageError, match=r"no plan\.json"):
-        build_report([tmp_path], (), tmp_path / "report.html")
+        build_report([tmp_path], (), tmp_path / "report.html", believed)
     with pytest.raises(UsageError, match="no run to report"):
-        build_report([], (), tmp_path / "report.html")
+        build_report([], (), tmp_path / "report.html", believed)
 
 
 def test_block_sizes_are_judged_by_what_the_engines_report(runs: list[Path]) -> None:
@@ -224,8 +229,30 @@ def test_a_point_of_an_earlier_gate_is_told(runs: list[Path], tmp_path: Path) ->
     gate["gate_digest"] = "sha256:" + "0" * 64
     (folder / "gate.json").write_text(json.dumps(gate))
     assert stands_on_another_gate(read_run(folder)) == [1, 2, 4, 8, 16, 32]
-    page = build_report([folder], (), tmp_path / "report.html").read_text(encoding="utf-8")
+    page = build_report([folder], (), tmp_path / "report.html", believed).read_text(encoding="utf-8")
     assert "measured after an earlier gate of the same lock: concurrency 1, 2, 4, 8, 16, 32" in page
+
+
+def test_a_point_that_the_audit_doubts_is_in_the_table_and_in_no_figure(runs: list[Path], tmp_path: Path) -> None:
+    doubted = {8: "its trace cannot be read", 999: "not there"}
+    page = build_report(runs[:1], (), tmp_path / "report.html", lambda _run: doubted).read_text(encoding="utf-8")
+    assert "its trace cannot be read" in page
+    assert f"{runs[0].name.rsplit('-', 2)[0]}, concurrency 8:" not in page
+    lines = (tmp_path / "report.csv").read_text(encoding="utf-8").splitlines()
+    rows = {row["concurrency"]: row for row in csv.DictReader(lines)}
+    assert (rows["8"]["valid"], rows["16"]["valid"]) == ("False", "True")
+    build_report(runs[:1], (), tmp_path / "report.html", lambda _run: dict.fromkeys((1, 2, 4, 8, 16, 32), "no gate"))
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "There is no valid point to draw." in page
+    assert "answers had passed" not in page
+
+
+def test_a_point_under_another_name_is_refused(runs: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(runs[0], folder)
+    shutil.copyfile(folder / "points" / "c0008.json", folder / "points" / "c0009.json")
+    with pytest.raises(UsageError, match="holds concurrency 8"):
+        build_report([folder], (), tmp_path / "report.html", believed)
 
 
 def test_a_sweep_that_stopped_early_is_told(runs: list[Path], tmp_path: Path) -> None:
