@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import time
 from collections.abc import Iterator
@@ -25,6 +26,12 @@ def held(engines: Path, tmp_path: Path) -> Iterator[Launch]:
         yield run
     finally:
         stop(run)
+
+
+@pytest.fixture
+def apart() -> str:
+    """Ports far from those that every other run on this machine tries first: they are still free at a resume."""
+    return f"infra.port_shift={40 * random.randrange(75, 200)}"
 
 
 def ports(run: Launch) -> set[int]:
@@ -58,9 +65,9 @@ def test_texts_of_roles_that_round_differently_are_noted_and_not_judged(engines:
     assert "not judged" in check["seen"]
 
 
-def test_resume_after_a_killed_launcher_redoes_only_what_is_missing(engines: Path, tmp_path: Path) -> None:
-    two = "workload.concurrency=[1, 2]"
-    first = launch(engines, tmp_path, two, load="2=hangs")
+def test_resume_after_a_killed_launcher_redoes_only_what_is_missing(engines: Path, tmp_path: Path, apart: str) -> None:
+    two = (apart, "workload.concurrency=[1, 2]")
+    first = launch(engines, tmp_path, *two, load="2=hangs")
     first.wait_for("sweep")
     first.process.kill()
     first.end()
@@ -72,7 +79,7 @@ def test_resume_after_a_killed_launcher_redoes_only_what_is_missing(engines: Pat
     answers = (first.folder / "gate.jsonl").read_bytes()
     proof = (first.folder / "ready.json").read_bytes()
 
-    second = launch(engines, tmp_path, two, arguments=("--resume",))
+    second = launch(engines, tmp_path, *two, arguments=("--resume",))
     assert second.end() == 0, second.text
     assert second.folder == first.folder
     assert "going on; what was there is now in earlier/1" in second.text
@@ -95,16 +102,16 @@ def test_resume_after_a_killed_launcher_redoes_only_what_is_missing(engines: Pat
     assert (second.folder / "earlier" / "1" / "ready.json").read_bytes() == proof
     assert "INFO decode0 ready" in (second.folder / "earlier" / "1" / "logs" / "decode0.log").read_text()
 
-    third = launch(engines, tmp_path, two, arguments=("--resume",))
+    third = launch(engines, tmp_path, *two, arguments=("--resume",))
     assert third.end() == 0
     assert f"{second.folder}: nothing is missing; report: {second.folder / 'report.html'}" in third.text
     assert len(third.text.splitlines()) == 1
 
 
-def test_resume_after_a_fatal_line_is_not_void_for_ever(engines: Path, tmp_path: Path) -> None:
-    first = launch(engines, tmp_path, lies="gate/decode0:log=EngineDeadError;gate/prefill0:slow=0.3")
+def test_resume_after_a_fatal_line_is_not_void_for_ever(engines: Path, tmp_path: Path, apart: str) -> None:
+    first = launch(engines, tmp_path, apart, lies="gate/decode0:log=EngineDeadError;gate/prefill0:slow=0.3")
     assert first.end() == 4, first.text
-    second = launch(engines, tmp_path, arguments=("--resume",))
+    second = launch(engines, tmp_path, apart, arguments=("--resume",))
     assert second.end() == 0, second.text
     assert second.folder == first.folder
 
