@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,10 @@ from pdkit.job.logwatch import last_lines
 from pdkit.launch.local import Supervisor, Watch
 
 REFRESH_SECONDS = 0.5
-_WIDTH = 96
+_TIME = re.compile(r"^\d{4}-\d\d-\d\d[T ][\d:.]+Z?\s*")
+
+_OURS = ("tower_http::trace", "http response sent")
+"""What Dynamo's servers log of pdkit's own questions to them, often as an error; it hides what the engine is doing."""
 
 
 @contextmanager
@@ -69,9 +73,11 @@ class View:
 
     def table(self, supervisor: Supervisor) -> Group:
         """Every process with its state, seconds and last log line, and the stage below."""
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        for name in ("process", "state", "seconds", "last line of its log"):
+        table = Table(box=None, padding=(0, 2, 0, 0), expand=True, pad_edge=False)
+        for name in ("process", "state", "seconds"):
             table.add_column(name, header_style="dim", no_wrap=True)
+        # a ratio, so that long lines take what the other columns leave
+        table.add_column("last line of its log", header_style="dim", no_wrap=True, ratio=1)
         for one in supervisor.steps:
             code = one.ended()
             state = Text("running", "green") if code is None else Text(f"ended {code}", "red")
@@ -80,9 +86,10 @@ class View:
 
 
 def last_line(log: Path) -> Text:
-    """The last line that a process wrote, cut to the screen."""
-    line = next(iter(last_lines(log, 1)), "")
-    return Text(line[:_WIDTH], style="dim")
+    """The last line that a process wrote, without its time: the table is of now."""
+    lines = [line for line in last_lines(log) if not any(word in line for word in _OURS)]
+    line = lines[-1] if lines else ""
+    return Text(_TIME.sub("", line), style="dim", overflow="ellipsis")
 
 
 def describe(event: dict[str, Any]) -> str:

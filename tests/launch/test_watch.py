@@ -53,6 +53,22 @@ def test_the_table_has_a_row_for_every_process(supervisor: Supervisor) -> None:
     assert rows[-1] == ["starting"]
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_a_long_log_line_leaves_room_for_the_other_columns(supervisor: Supervisor, width: int) -> None:
+    with supervisor.steps[0].log.open("a") as log:
+        log.write("2026-11-29T20:20:51.975516Z  INFO dynamo_llm: " + "loading weights " * 20 + "\n")
+        log.write("2026-11-29T20:21:41.025509Z ERROR tower_http::trace::on_failure: response failed\n")
+    view = View(Console(file=io.StringIO(), width=width))
+    view.console.print(view.table(supervisor))
+    lines = shown(view).splitlines()
+    assert lines[1].split()[:2] == ["prefill0", "running"]
+    assert " INFO dynamo_llm: " in lines[1]
+    assert "2026-11-29" not in lines[1]
+    assert lines[1].endswith("\N{HORIZONTAL ELLIPSIS}")
+    assert lines[2].split()[:3] == ["decode0", "ended", "3"]
+    assert max(map(len, lines)) <= width
+
+
 def test_each_event_is_told_once_and_those_of_earlier_launches_never(supervisor: Supervisor) -> None:
     folder = supervisor.folder
     emit(folder, "launched", run_id="a", set_aside=None)
