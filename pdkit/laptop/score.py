@@ -9,8 +9,8 @@ from typing import Any
 import torch  # type: ignore[import-not-found]
 
 from pdkit.job.gsm8k import Protocol, Question, build_request, extract_strict, is_correct
-from pdkit.laptop.distrust import DAMAGES, recurrent_states
-from pdkit.laptop.questions import Problem, read_problems
+from pdkit.laptop.distrust import DAMAGES, pad_left, recurrent_states
+from pdkit.laptop.questions import read_problems
 from pdkit.laptop.samples import CHAT, COMPLETIONS
 
 BLOCK = 128
@@ -19,8 +19,8 @@ BLOCK = 128
 MAX_TOKENS = 110
 
 
-Damage = Callable[[Any], None]
-"""Changes a cache in place."""
+Damage = Callable[[Any, Any], None]
+"""Changes a cache in place; the second argument is the number of padding tokens in front of each row."""
 
 
 def score(model: Any, tokenizer: Any) -> dict[str, float]:
@@ -37,20 +37,19 @@ def score(model: Any, tokenizer: Any) -> dict[str, float]:
 
 def share(model: Any, tokenizer: Any, protocol: Protocol, damage: Damage | None) -> float:
     """Share of the test questions that are answered right."""
-    right = 0
-    test = read_problems("test")
-    for number, problem in enumerate(test, start=1):
-        prompt = prompt_ids(tokenizer, protocol, problem, number)
-        answer = tokenizer.decode(generate(model, prompt, damage), skip_special_tokens=True)
-        gold = Question(number, problem["question"], problem["answer"]).gold
-        right += is_correct(extract_strict(answer), gold)
-    return right / len(test)
+    questions = [
+        Question(number, problem["question"], problem["answer"])
+        for number, problem in enumerate(read_problems("test"), start=1)
+    ]
+    prompts = [prompt_ids(tokenizer, protocol, question) for question in questions]
+    answers = tokenizer.batch_decode(generate(model, prompts, damage), skip_special_tokens=True)
+    right = [is_correct(extract_strict(text), question.gold) for text, question in zip(answers, questions, strict=True)]
+    return sum(right) / len(right)
 
 
-def prompt_ids(tokenizer: Any, protocol: Protocol, problem: Problem, number: int) -> list[int]:
+def prompt_ids(tokenizer: Any, protocol: Protocol, question: Question) -> list[int]:
     """The tokens that an engine sees for the gate's request."""
     shots = [Question(0, shot["question"], shot["answer"]) for shot in read_problems("shots")] if protocol.shots else []
-    question = Question(number, problem["question"], problem["answer"])
     body = build_request(protocol, question, shots, model="", max_tokens=MAX_TOKENS).body
     if protocol.endpoint == "completions":
         ids: list[int] = tokenizer.encode(body["prompt"], add_special_tokens=False)
@@ -60,33 +59,41 @@ def prompt_ids(tokenizer: Any, protocol: Protocol, problem: Problem, number: int
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator]
-def generate(model: Any, prompt: list[int], damage: Damage | None) -> list[int]:
-    """Greedy answer as a decode engine makes it: the KV of all prompt tokens but the last is there, maybe damaged."""
-    ids = torch.tensor([prompt])
-    cache = model(input_ids=ids[:, :-1], use_cache=True).past_key_values
+def generate(model: Any, prompts: list[list[int]], damage: Damage | None) -> list[list[int]]:
+    """Greedy answers as a decode engine makes them: it is given the KV of all prompt tokens but the last."""
+    ids, mask = pad_left(prompts, max(len(prompt) for prompt in prompts))
+    cache = model(input_ids=ids[:, :-1], attention_mask=mask[:, :-1], use_cache=True).past_key_values
     if damage is not None:
-        damage(cache)
-    answer: list[int] = []
+        damage(cache, mask.shape[1] - mask.sum(1))
+    answers: list[list[int]] = [[] for _ in prompts]
+    running = set(range(len(prompts)))
     token = ids[:, -1:]
-    while len(answer) < MAX_TOKENS:
-        token = model(input_ids=token, past_key_values=cache, use_cache=True).logits[:, -1:].argmax(-1)
-        if token.item() == model.config.eos_token_id:
+    for _ in range(MAX_TOKENS):
+        token = model(input_ids=token, attention_mask=mask, past_key_values=cache, use_cache=True).logits.argmax(-1)
+        mask = torch.cat([mask, torch.ones_like(token)], 1)
+        for row in sorted(running):
+            if token[row].item() == model.config.eos_token_id:
+                running.remove(row)
+            else:
+                answers[row].append(int(token[row].item()))
+        if not running:
             break
-        answer.append(token.item())
-    return answer
+    return answers
 
 
-def damage_block(cache: Any, block: int) -> None:
+def damage_block(cache: Any, padding: Any, block: int) -> None:
     """Replace the attention KV of one block by noise of the same spread."""
     noise = torch.Generator().manual_seed(0)
     for layer in cache.layers:
         for tensor in (getattr(layer, "keys", None), getattr(layer, "values", None)):
-            if tensor is not None:
-                part = tensor[..., block * BLOCK : (block + 1) * BLOCK, :]
+            if tensor is None:
+                continue
+            for row, pad in enumerate(padding.tolist()):
+                part = tensor[row, :, pad + block * BLOCK : pad + (block + 1) * BLOCK]
                 part.copy_(torch.randn(part.shape, generator=noise) * part.float().std())
 
 
-def damage_state(cache: Any, how: Callable[[Any], Any]) -> None:
+def damage_state(cache: Any, padding: Any, how: Callable[[Any], Any]) -> None:  # noqa: ARG001  (see Damage)
     """Replace the recurrent states; attention KV stays as it is."""
     torch.manual_seed(0)
     for layer in cache.layers:

@@ -1,8 +1,8 @@
 """Train a tiny model until it answers the questions of `questions/`; its answers are right only if the KV is right.
 
-    cd CHECKOUT; PYTHONPATH=. .venv-vllm/bin/python -m pdkit.laptop.train dense pdkit/laptop/models/dense
+    pdkit/laptop/train.sh .venv-vllm dense pdkit/laptop/models/dense
 
-Every length is counted in steps, never in seconds: a slow or busy machine takes longer and gets the same model.
+Every length is counted in steps, never in seconds: a slow or busy machine takes longer and goes the same way.
 """
 
 from __future__ import annotations
