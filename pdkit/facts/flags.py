@@ -20,7 +20,7 @@ FlagType = Literal["bool", "int", "float", "str", "json", "list"]
 Engine = Literal["vllm", "dynamo"]
 Part = Literal["frontend", "worker"]
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.\d+)*(.*)")
+_VERSION = re.compile(r"v?([0-9]{1,6})\.([0-9]{1,6})(?!\d)(?:\.\d+)*(.*)")
 _RELEASE = re.compile(r"(?:\.?post\d+)?(?:\+(?!g[0-9a-f]{7})[\w.]+)?")
 """What may follow the numbers of a release: `.post1`, or a build such as `+cu129`; a commit (`+ga9a17e709`) is none."""
 _FOLDED = frozenset({"linear-backend", "moe-backend", "sparse-indexer-topk-backend"})

@@ -262,7 +262,7 @@ class ClusterSpec(Spec):
     """Slurm partition."""
     qos: Word | None = None
     """Slurm quality of service."""
-    time_limit: Annotated[str, Field(pattern=r"^([0-9]+-)?[0-9]{1,2}(:[0-9]{2}){0,2}$|^[0-9]+$")] = "2:00:00"
+    time_limit: Annotated[str, Field(pattern=r"^([0-9]{1,6}-)?[0-9]{1,2}(:[0-9]{2}){0,2}$|^[0-9]{1,6}$")] = "2:00:00"
     """Longest run, in Slurm's forms `minutes`, `hours:minutes:seconds`, `days-hours`."""
     segment: Literal["auto", "none"] | Positive = "auto"
     """`--segment`: nodes that must share one NVLink domain; `auto` asks for all of them on NVL72."""
