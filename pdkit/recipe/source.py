@@ -17,6 +17,10 @@ ReadText = Callable[[FilePath], str]
 
 MOST_RECIPES = 1000
 """Recipes that one `matrix` may stand for."""
+MOST_FILES = 100
+"""Files that one recipe may be made of, those read twice counted twice."""
+LARGEST_FILE = 2**20
+"""Bytes of one file."""
 
 
 @dataclass(slots=True)
@@ -41,12 +45,18 @@ class Source:
 def read_file(path: FilePath) -> str:
     """The text of a recipe file; RecipeError PD105 when it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST_FILE + 1)
+        text = data.decode("utf-8")
     except FileNotFoundError:
         raise RecipeError.of(Finding("PD105", "error", "no such file", f"{path}:1:1", "check the path")) from None
     except (OSError, UnicodeDecodeError) as error:
         fix = "a recipe is a file of UTF-8 text"
         raise RecipeError.of(Finding("PD105", "error", f"cannot be read: {error}", f"{path}:1:1", fix)) from None
+    if len(data) > LARGEST_FILE:
+        fix = "is this the right file?"
+        raise RecipeError.of(Finding("PD105", "error", "larger than 1 MiB", f"{path}:1:1", fix))
+    return text
 
 
 def is_file(path: FilePath) -> bool:
@@ -63,10 +73,23 @@ def load_sources(path: FilePath, sets: tuple[str, ...] = (), read: ReadText = re
     Raises RecipeError: PD101 and PD102 for bad YAML, PD105 for a file that is not there, PD106 for a bad `extends`,
     PD107 for a bad `--set`, PD108 for a bad `matrix`.
     """
-    source = _with_bases(path, (), read)
+    source = _with_bases(path, (), _limited(read))
     for text in sets:
         _apply_set(source, text)
     return list(_expand(source))
+
+
+def _limited(read: ReadText) -> ReadText:
+    """`read` for MOST_FILES files: a chain of bases that each name two more would be read for ever."""
+    numbers = itertools.count(1)
+
+    def read_one(path: FilePath) -> str:
+        if next(numbers) > MOST_FILES:
+            message, fix = f"more than {MOST_FILES} files extend one another", "do bases multiply each other?"
+            raise RecipeError.of(Finding("PD106", "error", message, f"{path}:1:1", fix))
+        return read(path)
+
+    return read_one
 
 
 def _with_bases(path: FilePath, chain: tuple[FilePath, ...], read: ReadText) -> Source:

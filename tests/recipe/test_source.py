@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pdkit.errors import RecipeError
-from pdkit.recipe.source import MOST_RECIPES, Source, load_sources
+from pdkit.recipe.source import MOST_FILES, MOST_RECIPES, Source, load_sources
 
 
 @pytest.fixture
@@ -188,3 +188,17 @@ def test_bad_matrices(folder: Path, text: str, place: str, words: str) -> None:
     code, at, message = _refused(folder, text)
     assert (code, at) == ("PD108", f"r.yaml:{place}")
     assert words in message
+
+
+def test_bases_without_end_are_refused(folder: Path) -> None:
+    for number in range(40):  # each twice: 2**40 files
+        (folder / f"d{number}.yaml").write_text(f"extends: [d{number + 1}.yaml, d{number + 1}.yaml]\n")
+    (folder / "d40.yaml").write_text("schema: 1\n")
+    code, at, message = _refused(folder, "extends: d0.yaml\n")
+    assert (code, at[0], at[-4:]) == ("PD106", "d", ":1:1")
+    assert f"more than {MOST_FILES} files" in message
+
+
+def test_a_file_without_end_is_refused() -> None:
+    with pytest.raises(RecipeError, match="larger than 1 MiB"):
+        load_sources(Path("/dev/zero"))
