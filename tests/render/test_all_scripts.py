@@ -29,7 +29,11 @@ def written(rendered: list[tuple[Plan, dict[str, str]]], tmp_path_factory: pytes
     """Each different script once, in a file; those of the local recipes too, which have no etcd and no NATS."""
     local = [(plan, scripts(plan)) for path in recipe_files([RECIPES / "local"]) for _, plan, _ in planned(path)]
     folder = tmp_path_factory.mktemp("scripts")
-    unique = {text: f"{plan.recipe.name}-{Path(name).name}" for plan, texts in [*rendered, *local] for name, text in texts.items()}
+    unique = {
+        text: f"{plan.recipe.name}-{Path(name).name}"
+        for plan, texts in [*rendered, *local]
+        for name, text in texts.items()
+    }
     for text, name in unique.items():
         (folder / name).write_text(text)
     return [str(folder / name) for name in unique.values()]
