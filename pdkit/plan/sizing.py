@@ -30,8 +30,9 @@ class Sizing:
     cudagraph_mode: Decision[str]
 
     def capture_sizes(self, mtp: int) -> list[int]:
-        """The batch sizes, in tokens, for which vLLM captures graphs."""
-        return capture_sizes(self.max_cudagraph_capture_size.value, mtp, self.cudagraph_mode.value)
+        """The batch sizes, in tokens, for which vLLM captures graphs: none that is wider than a step."""
+        widest = min(self.max_cudagraph_capture_size.value, self.max_num_batched_tokens.value)
+        return capture_sizes(widest, mtp, self.cudagraph_mode.value)
 
 
 def size_role(spec: RoleSpec, workload: WorkloadSpec, *, prefill: bool, mtp: int, capture_cap: int) -> Sizing:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pdkit.errors import Finding, RecipeError
-from pdkit.recipe.owned import OWNED_ENV, OWNED_FLAGS, flag_name, owner_of_flag
+from pdkit.recipe.owned import OWNED_ENV, flag_name, owner_of_flag
 from pdkit.recipe.schema import ROLES, Recipe
 from pdkit.recipe.source import ReadText, Source, load_sources, read_file
 from pdkit.recipe.yaml_marks import Path
@@ -194,8 +194,8 @@ def _owned(recipe: Recipe, source: Source) -> Iterator[Finding]:
             continue
         for key in settings.args:
             owner = owner_of_flag(key)
-            if owner is None and flag_name(key) == "compilation-config" and _has_graph_mode(settings.args[key]):
-                owner = OWNED_FLAGS["compilation-config.cudagraph-mode"]
+            if owner is None and flag_name(key) == "compilation-config":
+                owner = _owner_inside(settings.args[key])
             if owner:
                 message = f"pdkit sets the vLLM flag `--{key.lstrip('-')}` itself"
                 yield _refused(message, owner, role, source.at((role, "args", key), key=True))
@@ -233,5 +233,8 @@ def _refused(message: str, owner: str, role: str, at: str) -> Finding:
     return Finding("PD110", "error", message, at, fix)
 
 
-def _has_graph_mode(value: Any) -> bool:
-    return "cudagraph_mode" in value if isinstance(value, (dict, str)) else False
+def _owner_inside(compilation: Any) -> str | None:
+    """Where a recipe says what is said about graphs inside a `compilation-config`, given as mapping or JSON."""
+    found = compilation if isinstance(compilation, (dict, str)) else ()
+    names = ("cudagraph_mode", "max_cudagraph_capture_size", "cudagraph_capture_sizes")
+    return next((owner_of_flag(f"compilation-config.{name}") for name in names if name in found), None)

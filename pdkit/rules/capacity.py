@@ -164,7 +164,8 @@ def graphs_cover_batch(case: Case) -> Iterator[Hit]:
             continue
         yield Hit(
             message=f"{role.role}: the widest batch is {need} tokens, the captured graphs end at "
-            f"{sizes[-1] if sizes else 0} (max-cudagraph-capture-size {role.sizing.max_cudagraph_capture_size.value})",
+            f"{sizes[-1] if sizes else 0} (max-cudagraph-capture-size {role.sizing.max_cudagraph_capture_size.value}, "
+            f"max-num-batched-tokens {role.sizing.max_num_batched_tokens.value})",
             path=case.where(role.role, "max_cudagraph_capture_size"),
             fix=f"capture {need} tokens with max_num_seqs a multiple of 8 or 16, or lower max_num_seqs",
             severity="warning" if sizes and need - sizes[-1] < 16 else "error",

@@ -236,7 +236,6 @@ def test_one_compilation_config_however_it_is_written(workers: Workers) -> None:
         ("hf-overrides", "{a: [1, x]}", ["--hf-overrides", '{"a": [1, "x"]}']),
         ("hf_overrides.num_layers", "4", ["--hf-overrides.num_layers", "4"]),
         ("kv-events-config.enable_x", "true", ["--kv-events-config.enable_x", "true"]),
-        ("cudagraph-capture-sizes", "[1, 2, 4]", ["--cudagraph-capture-sizes", "1", "2", "4"]),
         ("max-logprobs", "0.5", ["--max-logprobs", "0.5"]),
     ],
 )
