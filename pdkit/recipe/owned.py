@@ -71,6 +71,7 @@ OWNED_ENV: dict[str, str] = {
     "VLLM_NIXL_SIDE_CHANNEL_HOST": "nothing: it is the node's own address",
     "VLLM_NIXL_SIDE_CHANNEL_PORT": "nothing: the plan gives out ports",
     "VLLM_SSM_CONV_STATE_LAYOUT": "common.conv_state_layout",
+    "DYN_SYSTEM_HOST": "nothing: it is the node's own address",
     "DYN_SYSTEM_PORT": "nothing: the plan gives out ports",
     "DYN_VLLM_KV_EVENT_PORT": "nothing: the plan gives out ports",
     "DYN_DISCOVERY_BACKEND": "infra.discovery",
