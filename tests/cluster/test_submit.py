@@ -48,13 +48,13 @@ def test_nineteen_nodes_are_refused_by_the_command_itself(cluster) -> None:
 
 
 def test_test_only_tells_the_start_and_leaves_nothing(cluster, pdkit) -> None:
-    before = cluster.slurm("squeue", "--noheader", "--states=all")
+    before = cluster.slurm("squeue", "--noheader", "--states=all", "--format=%i")
     ran = pdkit("submit", HERE / "small.yaml", "-o", cluster.runs / "tested", "--test-only")
     assert ran.code == 0, ran.err
     assert ran.out.startswith("small: Job ")
     assert f"on nodes {cluster.config.name}-[" in ran.out
     assert not (cluster.runs / "tested").exists()
-    assert cluster.slurm("squeue", "--noheader", "--states=all") == before
+    assert cluster.slurm("squeue", "--noheader", "--states=all", "--format=%i") == before
     refused = pdkit("submit", HERE / "small.yaml", "--test-only", "--set", "cluster.partition=nope")
     assert (refused.code, refused.err.splitlines()[0].count("nope")) == (3, 1)
 
@@ -107,7 +107,8 @@ def test_the_cluster_file_is_under_the_recipe(cluster, pdkit, home: Path) -> Non
     assert json.loads((folder / "job.json").read_text())["jobs"][0]["cluster"] == "mine"
     # the token came to the job, and stands nowhere else: folder, Slurm's record, command lines
     assert json.loads((folder / "seen.json").read_text()) == {"token": TOKEN, "partition": "debug"}
-    assert f"HF_TOKEN={TOKEN}" in (folder / "logs" / "driver.log").read_text(), "this driver tells everything"
+    log = folder / "logs" / "driver.log"  # this driver tells everything
+    cluster.wait_until(lambda: f"HF_TOKEN={TOKEN}" in log.read_text(), "srun has written the line")
     holding = [file.name for file in folder.rglob("*") if file.is_file() and TOKEN.encode() in file.read_bytes()]
     assert sorted(holding) == ["driver.log", "seen.json"], "only where the stand-in has put it"
     assert TOKEN not in cluster.slurm("scontrol", "show", "job", job)
@@ -130,7 +131,7 @@ def test_variables_for_sbatch_do_not_overrule_the_recipe(cluster, monkeypatch: p
 
 
 def test_what_is_not_safe_is_not_submitted(cluster, pdkit) -> None:
-    before = cluster.slurm("squeue", "--noheader", "--states=all")
+    before = cluster.slurm("squeue", "--noheader", "--states=all", "--format=%i")
     secret = pdkit(
         "submit", HERE / "small.yaml", "-o", cluster.runs / "unsafe", "--set", f"common.env={{HF_TOKEN: {TOKEN}}}"
     )
@@ -144,7 +145,7 @@ def test_what_is_not_safe_is_not_submitted(cluster, pdkit) -> None:
     open_to_all = pdkit("submit", "--resume", folder)
     assert open_to_all.code == 2
     assert f"{folder.resolve() / 'steps' / 'driver.sh'}: anyone may write here" in open_to_all.err
-    assert cluster.slurm("squeue", "--noheader", "--states=all") == before
+    assert cluster.slurm("squeue", "--noheader", "--states=all", "--format=%i") == before
 
 
 def test_a_careless_umask_opens_nothing(cluster) -> None:
