@@ -84,7 +84,7 @@ def test_capture_sizes_without_mtp() -> None:
 
 def test_only_full_graphs_are_thinned_by_mtp() -> None:
     assert capture_sizes(32, 3, "FULL_DECODE_ONLY") == [4, 8, 16, 24, 32]
-    assert capture_sizes(32, 2, "FULL_DECODE_ONLY") == [24]
+    assert capture_sizes(32, 2, "FULL_DECODE_ONLY") == [3, 6, 9, 18, 24]
     assert capture_sizes(32, 3, "PIECEWISE") == [1, 2, 4, 8, 16, 24, 32]
 
 
@@ -178,3 +178,10 @@ def test_what_one_request_moves(plan_of: PlanOf) -> None:
     assert transfer_mib_per_request(decode.layout, decode.topology, 8192) == blocks * 25.5 * 8
     assert plan.kv_transfer_mib_per_request == blocks * 25.5 * 8
     assert plan_of("qwen38/agg/decode-tep8.yaml").kv_transfer_mib_per_request is None
+
+
+def test_sizes_are_rounded_up_to_whole_verify_batches() -> None:
+    """vLLM rounds up and drops what is then beyond the largest size, so the largest must be a whole batch itself."""
+    assert capture_sizes(72, 2, "FULL_DECODE_ONLY") == [3, 6, 9, 18, 24, 33, 42, 48, 57, 66, 72]
+    assert capture_sizes(64, 2, "FULL_DECODE_ONLY")[-1] == 57
+    assert covering_capture(60, 2) == 72
