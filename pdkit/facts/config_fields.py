@@ -51,6 +51,13 @@ def check_fields(config: dict[str, Any], name: str, at: str) -> None:
     for key, kind in KINDS.items():
         if config.get(key) is not None and not isinstance(config[key], kind):
             raise refused(key, f"{config[key]!r:.40} is not a {kind.__name__}")
-    for layer in config.get("layer_types") or ():
-        if layer not in ("full_attention", "linear_attention"):
-            raise refused("layer_types", f"pdkit does not plan layers of the kind {layer!r:.40} yet")
+    fault = _layer_fault(config.get("layer_types") or [], config.get("num_hidden_layers"))
+    if fault:
+        raise refused("layer_types", fault)
+
+
+def _layer_fault(kinds: list[Any], layers: int | None) -> str:
+    for kind in kinds:
+        if kind not in ("full_attention", "linear_attention"):
+            return f"pdkit does not plan layers of the kind {kind!r:.40} yet"
+    return f"{len(kinds)} entries, `num_hidden_layers` is {layers}" if layers and kinds and len(kinds) != layers else ""

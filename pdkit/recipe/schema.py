@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError, core_schema
 
 from pdkit.recipe.topology import Topology, parse_topology
@@ -22,6 +30,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
 Gib = Annotated[float, Field(gt=0.0, le=1_000_000.0, strict=True)]
 Word = Annotated[str, Field(pattern=r"^[^\s]+$")]
 Line = Annotated[str, Field(pattern=r"^[^\r\n]*$")]
+ModelPath = Annotated[str, Field(min_length=1, pattern=r"^[^\r\n]*$")]
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 OptionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]*$")]
 
@@ -69,7 +78,7 @@ class ModelSpec(Spec):
 
     facts: str
     """A model that pdkit knows, such as `qwen3.8-2.4t`, or path or URL of a Hugging Face `config.json`."""
-    path: str
+    path: ModelPath
     """The string given to `--model` on every role; NIXL compares it literally. `{pdkit}` is pdkit's own folder."""
     revision: str | None = None
     """Revision of the checkpoint, given to `--revision` when set."""
@@ -155,7 +164,7 @@ class Settings(Spec):
     """vLLM's CUDA-graph mode."""
     kv_transfer: KvTransfer | Literal["none"] | None = None
     """KV connector; `none` switches it off. Prefill and decode have NixlConnector by default, agg has none."""
-    model_path: str | None = None
+    model_path: ModelPath | None = None
     """Another `--model` string for one role. NIXL then refuses every request; for tests of the checks."""
     args: dict[str, Scalar | list[Any] | dict[str, Any]] = {}
     """More vLLM flags, without dashes: `async-scheduling: true` gives the bare flag, `false` its `--no-` form."""
@@ -174,6 +183,13 @@ class RoleSpec(Settings):
     """Only for `agg`: which sizing rule fits the load; `decode` when left out."""
 
 
+def _each_once(values: list[int]) -> list[int]:
+    twice = next((value for index, value in enumerate(values) if value in values[:index]), None)
+    if twice is not None:
+        raise PydanticCustomError("twice", "{value} stands there twice", {"value": twice})
+    return values
+
+
 class WorkloadSpec(Spec):
     """The load to prove and measure."""
 
@@ -181,7 +197,7 @@ class WorkloadSpec(Spec):
     """Input sequence length in tokens, before the chat template."""
     osl: Positive
     """Output sequence length in tokens."""
-    concurrency: Annotated[list[Requests], Field(min_length=1)]
+    concurrency: Annotated[list[Requests], Field(min_length=1), AfterValidator(_each_once)]
     """Requests in flight over the whole deployment, one point each."""
     template_tokens: NotNegative = 64
     """Tokens that the chat template may add to a prompt."""

@@ -51,7 +51,7 @@ def test_more_work_costs_more() -> None:
     base = expected_cost(front_door())
     for setting in (
         "sweep.repeats=2",
-        "workload.concurrency=[8, 16, 16]",
+        "workload.concurrency=[8, 12, 16]",
         "gate.max_tokens=16384",
         "prefill.endpoints=2",
     ):
