@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from pathlib import Path
@@ -41,6 +42,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 def main() -> None:
     """Run the command line; errors that a person can act on are printed without a traceback."""
     signal.signal(signal.SIGINT, _interrupt)  # before Typer's own words and code for it
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115  (the caller closed it)
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without box drawing gets question marks, not a traceback
@@ -90,9 +93,10 @@ def check(recipes: RecipeFiles, sets: Sets = [], json: Json = False) -> None:  #
 
         typer.echo(to_json({"schema": 1, "recipes": count, "findings": [asdict(one) for one in findings]}), nl=False)
     else:
-        from pdkit.show import show_findings
+        if findings:  # else rich need not be loaded
+            from pdkit.show import show_findings
 
-        show_findings(_console(), findings)
+            show_findings(_console(), findings)
         errors = sum(one.severity == "error" for one in findings)
         warnings = sum(one.severity == "warning" for one in findings)
         typer.echo(f"{_count(count, 'recipe')} checked: {_count(errors, 'error')}, {_count(warnings, 'warning')}")

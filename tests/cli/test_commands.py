@@ -300,3 +300,18 @@ def test_planning_pulls_in_no_templates_and_no_network() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, FRONT_DOOR], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_closed_streams_are_no_traceback(command: str) -> None:
+    line = f'"{sys.executable}" -m pdkit.cli {command} "{FRONT_DOOR}"'
+    assert subprocess.run(["sh", "-c", f"{line} >&-"], capture_output=True, check=False, timeout=60).stderr == b""
+    done = subprocess.run(["sh", "-c", f"{line} --set decode.mtp=x 2>&-"], capture_output=True, check=False, timeout=60)
+    assert done.returncode == 2
+
+
+def test_a_clean_check_does_not_load_rich() -> None:
+    """It would cost a tenth of the command's CPU time."""
+    code = f"import sys; from pdkit.cli import main; sys.argv = ['pdkit', 'check', {FRONT_DOOR!r}]\ntry: main()\n"
+    code += "except SystemExit: pass\nsys.exit('rich.console' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60).returncode == 0
