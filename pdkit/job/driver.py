@@ -34,6 +34,7 @@ from pdkit.job.gate import Progress as GateProgress
 from pdkit.job.gate import run_gate
 from pdkit.job.load import Progress as LoadProgress
 from pdkit.job.load import sweep
+from pdkit.job.load_tools import installed
 from pdkit.job.logwatch import LogWatch
 from pdkit.job.preflight import disagreements
 from pdkit.job.ready import prove
@@ -53,6 +54,7 @@ class Driver:
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
         self.folder = deployment.folder
+        self.load = load_settings(deployment)
         self.watch = LogWatch([deployment.log(name) for name in deployment.steps])
         self.last_event = 0.0
         self.last_note = ""
@@ -65,6 +67,9 @@ class Driver:
             raise UsageError(wrong, at=str(self.folder), fix="run the recipe as a new run")
         for difference in disagreements(self.folder):
             raise ClusterError(difference, fix="bring the same checkpoint to every node")
+        if not installed(self.load, os.environ):
+            fix = "install it in the engines' environment, or choose the other `sweep.tool`"
+            raise UsageError(f"the load tool `{self.load.tool}` is not installed here", fix=fix)
         self._enter("ready")
         ready = prove(self.deployment, self._note)
         emit(self.folder, "ready", seconds=ready.seconds, engines=len(ready.engines))
@@ -75,7 +80,7 @@ class Driver:
         self._set_doubtful_points_aside()
         self._enter("sweep")
         points = sweep(
-            load_settings(self.deployment),
+            self.load,
             passed,
             self.folder,
             self._load_progress,

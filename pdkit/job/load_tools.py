@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,11 @@ def warmup_argv(settings: LoadSettings, concurrency: int, repeat: int, folder: P
         return None
     seed = settings.seed_of(concurrency, repeat + WARMUP_REPEAT)
     return _vllm_bench(settings, concurrency, warmups, 0, seed, folder)
+
+
+def installed(settings: LoadSettings, environment: Mapping[str, str]) -> bool:
+    """Whether the tool can be started: known before engines load for minutes and the gate asks for more."""
+    return shutil.which(tool_argv(settings, 1, 1, Path())[0], path=environment.get("PATH")) is not None
 
 
 def _vllm_bench(

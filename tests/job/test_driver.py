@@ -44,6 +44,10 @@ def make(tmp_path: Path) -> Make:
 def start(folder: Path, **environment: str) -> subprocess.Popen[str]:
     """The driver as its step starts it, from the run folder's own code."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("NODE_IP_")}
+    tool = folder.parent / "bin" / "vllm"  # asked for at the start, and not called here
+    tool.parent.mkdir(exist_ok=True)
+    tool.touch(mode=0o755)
+    inherited["PATH"] = f"{tool.parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.Popen(
         [sys.executable, "-m", "pdkit.job.driver", folder],
         stdout=subprocess.PIPE,

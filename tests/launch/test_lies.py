@@ -231,3 +231,11 @@ def test_a_lie_ends_the_run_with_the_right_code_and_words(
     if name == "dies at start":
         assert sum(line.startswith("  | ") for line in result["message"].splitlines()) == 20
         assert "DEBUG line 10 " not in run.text
+
+
+def test_a_load_tool_that_is_not_there_is_told_before_any_engine_is_waited_for(engines: Path, tmp_path: Path) -> None:
+    run = launch(engines, tmp_path, "sweep.tool=aiperf", lies="decode0:unready")
+    assert run.end() == 2, run.text
+    assert "the load tool `aiperf` is not installed here" in run.text
+    assert [event["stage"] for event in run.events("stage")] == []
+    assert run.left_running() == []
