@@ -10,6 +10,9 @@ from pdkit.results import metrics
 from pdkit.results.normalise import Measurements
 from pdkit.results.points import Acceptance, Latency, Point, Spread
 
+BUNCHED_LIMIT = 0.1
+"""Share of bunched chunks above which a point says so."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
@@ -105,7 +108,7 @@ def _spread(repeats: list[Repeat]) -> Spread:
 
 
 def _notes(settings: LoadSettings, concurrency: int, chosen: Repeat) -> tuple[str, ...]:
-    notes = []
+    notes, measured = [], chosen.measured
     if settings.mtp:
         notes.append(f"MTP {settings.mtp} ran on random tokens: acceptance on real text differs")
         if chosen.acceptance is None:
@@ -116,4 +119,7 @@ def _notes(settings: LoadSettings, concurrency: int, chosen: Repeat) -> tuple[st
         notes.append(f"{settings.requests(concurrency)} requests are few: ramp and tail weigh in the throughput")
     if settings.warmup_per_concurrency < 1:
         notes.append("measured without a warm-up wave")
+    if measured and metrics.bunched_share(measured.trace) > BUNCHED_LIMIT:
+        share = f"{100 * metrics.bunched_share(measured.trace):.0f} % of the chunks"
+        notes.append(f"{share} arrived together with the one before: something held tokens back, so TPOT flatters")
     return tuple(notes)

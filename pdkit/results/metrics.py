@@ -37,6 +37,8 @@ class Request:
 
 
 Trace = Sequence[Request]
+BUNCHED_SECONDS = 1e-4
+"""No engine makes its next token so soon: the chunks had been waiting for each other on the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +150,12 @@ def peak_in_flight(trace: Trace) -> int:
         now += change
         peak = max(peak, now)
     return peak
+
+
+def bunched_share(trace: Trace) -> float:
+    """Share of the chunks after a request's first that arrived less than 0.1 ms after the one before; 0 without any."""
+    gaps = [gap for request in trace for gap in request.itl_seconds]
+    return rate(sum(gap < BUNCHED_SECONDS for gap in gaps), len(gaps))
 
 
 def acceptance_rate(accepted_tokens: int, draft_tokens: int) -> float:

@@ -50,6 +50,11 @@ def result(asked: argparse.Namespace, wrong: str) -> dict[str, object]:
         outputs[-1] = 3
     if wrong == "one-empty":
         outputs[-1] = 0
+    gaps = [gap] * (generated - 1)
+    if wrong == "bunched":  # every second chunk comes with the one before
+        gaps = [2 * gap if n % 2 == 0 else 0.0 for n in range(generated - 1)]
+        whole += sum(gaps) - gap * (generated - 1)
+        starts = [start + (n // width) * whole for n in range(sent)]
     if wrong == "one-error":
         errors[0], outputs[0] = "Traceback\nServerDisconnectedError: gone", 0
     duration = starts[-1] - start + whole - 0.001
@@ -58,7 +63,7 @@ def result(asked: argparse.Namespace, wrong: str) -> dict[str, object]:
         "output_throughput": sum(outputs) / duration * (2 if wrong == "own-figure" else 1),
         "start_times": starts,
         "ttfts": [ttft] * sent,
-        "itls": [[gap] * (generated - 1)] * sent,
+        "itls": [gaps] * sent,
         "input_lens": [prompt * 2 if wrong == "long-prompts" else prompt] * sent,
         "output_lens": outputs,
         "errors": errors,

@@ -245,6 +245,14 @@ def test_mtp_on_random_tokens_is_marked(bench: Bench) -> None:
     assert "MTP acceptance could not be read" in point.notes
 
 
+def test_tokens_that_were_held_back_are_told(bench: Bench) -> None:
+    (point,) = bench.sweep(bench.settings())
+    assert not any("held tokens back" in note for note in point.notes)
+    (point,) = bench.sweep(bench.settings("bunched", concurrency=(3,)))
+    assert point.valid
+    assert any(note.startswith("49 % of the chunks arrived together") for note in point.notes)
+
+
 def test_the_chat_template_may_lengthen_prompts(bench: Bench) -> None:
     (point,) = bench.sweep(bench.settings("long-prompts", endpoint="chat", template_tokens=100))
     assert point.isl_measured == 200

@@ -51,6 +51,15 @@ def test_a_distribution_is_in_milliseconds() -> None:
     assert metrics.distribution([]) is None
 
 
+def test_chunks_that_come_together_are_bunched() -> None:
+    held = Request(
+        start_seconds=0, ttft_seconds=1, itl_seconds=(0.5, 0.0, 0.00009, 0.0001), input_tokens=1, output_tokens=5
+    )
+    assert metrics.bunched_share([held]) == 0.5
+    assert metrics.bunched_share([held, FIRST]) == 0.25
+    assert metrics.bunched_share([SINGLE]) == 0.0
+
+
 def test_ttft_is_over_requests() -> None:
     found = metrics.ttft(TRACE)
     assert found is not None
