@@ -53,7 +53,7 @@ def main() -> None:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)
     except OSError as error:  # a file or folder that cannot be read or written, whichever command wanted it
-        sys.stderr.write(f"{error.filename or 'pdkit'}: {error.strerror or error}\n")
+        sys.stderr.write(f"{error.filename2 or error.filename or 'pdkit'}: {error.strerror or error}\n")
         sys.exit(2)
 
 
