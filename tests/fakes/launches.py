@@ -84,12 +84,12 @@ class Launch:
 
 def _belongs(folder: Path, mark: bytes, trace: str, sessions: set[int], listening: set[str]) -> str:
     try:
-        stat = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+        stat = (folder / "stat").read_text(errors="replace").rsplit(")", 1)[1].split()
         environment = (folder / "environ").read_bytes().split(b"\0")
         if stat[0] == "Z":
             return ""
         sockets = {str(one.readlink()) for one in (folder / "fd").iterdir()} if listening else set()
-        words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return ""  # it has ended, or is none of ours
     elsewhere = any(one.startswith(b"PDKIT_RUN_ID=") for one in environment) and mark not in environment
