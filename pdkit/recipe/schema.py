@@ -30,7 +30,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
 Gib = Annotated[float, Field(gt=0.0, le=1_000_000.0, strict=True)]
 Word = Annotated[str, Field(pattern=r"^[^\s]+$")]
 Line = Annotated[str, Field(pattern=r"^[^\r\n]*$")]
-ModelPath = Annotated[str, Field(min_length=1, pattern=r"^[^\r\n]*$")]
+ModelPath = Annotated[str, Field(min_length=1)]
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 OptionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]*$")]
 
