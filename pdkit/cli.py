@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
@@ -177,7 +178,7 @@ def run(
     """Serve a recipe on this machine, prove it ready, gate its answers, sweep it and draw the report."""
     from pdkit.job.audit import doubts
     from pdkit.launch.local import run_local
-    from pdkit.launch.run import engine_environment, find_unfinished, finished, prepare
+    from pdkit.launch.run import engine_environment, find_unfinished, finished, outcome, prepare
     from pdkit.launch.watch import watching
     from pdkit.results.report import build_report
 
@@ -188,16 +189,15 @@ def run(
         return
     environment = engine_environment(one, engines)
     typer.echo(f"run folder: {folder}")
+    page = folder / "report.html"
     try:
         with watching(_console()) as watch:
             code = run_local(folder, one, environment, watch)
-    finally:
-        typer.echo(f"report: {build_report([folder], [], folder / 'report.html', doubts)}")
+    finally:  # the run's own error matters more than one of the page that tells of it
+        with contextlib.suppress(OSError, PdkitError) if sys.exc_info()[0] else contextlib.nullcontext():
+            typer.echo(f"report: {build_report([folder], [], page, doubts)}")
     if code:
-        import json as json_
-
-        result = json_.loads((folder / "result.json").read_text(encoding="utf-8"))
-        sys.stderr.write(f"{result['message']}\n")
+        sys.stderr.write(f"{outcome(folder)}\n")
         raise typer.Exit(code)
 
 

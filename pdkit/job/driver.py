@@ -40,6 +40,7 @@ from pdkit.job.preflight import disagreements
 from pdkit.job.ready import prove
 from pdkit.job.router import boot_ids, missing_parts, unregistered
 from pdkit.job.settings import gate_settings, load_settings
+from pdkit.job.transfers import Transfers, read_transfers
 from pdkit.results.points import point_file
 
 RESULT = "result.json"
@@ -59,6 +60,7 @@ class Driver:
         self.last_event = 0.0
         self.last_note = ""
         self.stage = "start"
+        self.transfers = Transfers()
 
     def run(self) -> None:
         """All stages; raises the PdkitError of the stage that fails."""
@@ -73,8 +75,10 @@ class Driver:
         self._enter("ready")
         ready = prove(self.deployment, self._note)
         emit(self.folder, "ready", seconds=ready.seconds, engines=len(ready.engines))
+        self.transfers = read_transfers(self.deployment)
         self._enter("gate")
         passed = run_gate(gate_settings(self.deployment, ready), self.folder, self._gate_progress)
+        self._kv_kept_moving()
         emit(self.folder, "passed", accuracy=passed.accuracy)
         self._all_registered()
         self._set_doubtful_points_aside()
@@ -125,7 +129,16 @@ class Driver:
     def _identities(self) -> tuple[str, ...]:
         """Asked for before a point is written, so no point outlives a fatal line of its last moments."""
         self._logs_are_clean()
+        self._kv_kept_moving()
         return boot_ids(self.deployment)
+
+    def _kv_kept_moving(self) -> None:
+        """Right answers do not show it: a decode that recomputes every prompt is right, and slow."""
+        now = read_transfers(self.deployment)
+        fault = now.since(self.transfers).fault()
+        self.transfers = now
+        if fault:
+            raise EngineError(f"{fault} since the last look", fix="see the logs of prefill and decode for NIXL errors")
 
     def _all_registered(self) -> None:
         """A lost engine would mean silently less of the deployment."""

@@ -60,6 +60,11 @@ def finished(folder: Path, plan: Plan) -> bool:
     return valid >= set(plan.recipe.workload.concurrency)
 
 
+def outcome(folder: Path) -> str:
+    """How the run ended, in the words of who saw it."""
+    return str(json.loads((folder / "result.json").read_text(encoding="utf-8"))["message"])
+
+
 def engine_environment(plan: Plan, engines: Path | None) -> dict[str, str]:
     """What the steps need to find the engines: their PATH, and on a machine without GPU the laptop's settings.
 

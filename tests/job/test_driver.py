@@ -21,6 +21,7 @@ from pdkit.job.driver import Driver, finish, node_address
 from pdkit.job.events import read_events
 from pdkit.job.ready import Ready
 from pdkit.job.settings import gate_settings, load_settings
+from pdkit.job.transfers import Transfers
 from pdkit.render.folder import write_run_folder
 
 from ..fakes.launches import RECIPE
@@ -160,12 +161,29 @@ def test_a_dead_engine_is_the_cause_of_what_follows(
 def test_no_point_outlives_a_fatal_line_of_its_last_moments(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep asks for the identities right before it writes a point."""
     monkeypatch.setattr(driver_module, "boot_ids", lambda _deployment: ("decode0=x",))
+    monkeypatch.setattr(driver_module, "read_transfers", lambda _deployment: Transfers(received=100.0))
     driver = Driver(make())
     driver.deployment.log("decode0").write_text("INFO fine\n")
     assert driver._identities() == ("decode0=x",)
     driver.deployment.log("decode0").write_text("INFO fine\nReleasing expired KV blocks for request 7\n")
     with pytest.raises(EngineError, match="the log of decode0 says that the run is void"):
         driver._identities()
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "fault"),
+    [
+        (Transfers(), Transfers(), ""),
+        (Transfers(received=50.0), Transfers(computed=9.0, received=150.0), ""),
+        (Transfers(computed=257.0), Transfers(computed=257.0, received=100.0), ""),
+        (Transfers(), Transfers(computed=20.0, received=80.0), "decode computed 20 of 100 prompt tokens itself"),
+        (Transfers(received=9.0), Transfers(received=99.0, failed=2.0), "2 KV transfers failed"),
+    ],
+)
+def test_prompts_must_go_on_arriving_by_transfer(before: Transfers, now: Transfers, fault: str) -> None:
+    found = now.since(before).fault()
+    assert found.startswith(fault)
+    assert bool(found) == bool(fault)
 
 
 def test_progress_is_told_when_it_changes_and_not_too_often(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,12 @@ CASES = {
         ("decode0: prompt tokens by KV transfer: expected more than 0, seen 0 (decode0)", "fix: decode recomputes"),
         "decode0:recompute",
     ),
+    "recomputes only after it was found ready": Case(
+        4, ("decode computed ", " prompt tokens itself, their KV never came"), "gate/decode0:recompute"
+    ),
+    "fails transfers only after it was found ready": Case(
+        4, (" KV transfers failed since the last look",), "gate/decode0:failed-transfers"
+    ),
     "counts failed transfers": Case(
         5, ("decode0: failed transfers: expected 0, seen 1 (decode0)",), "decode0:failed-transfers"
     ),
