@@ -17,7 +17,7 @@ from pdkit.files import write_json
 from pdkit.job.deployment import Deployment, Worker
 from pdkit.job.engine_report import Engine, RankPage, rank_pages
 from pdkit.job.logwatch import LogWatch, last_lines
-from pdkit.job.router import REGISTRATION, boot_ids, missing_parts, unregistered
+from pdkit.job.router import LOST_FIX, REGISTRATION, boot_ids, missing_parts, unregistered
 from pdkit.job.texts import EQUAL, compare_texts
 
 READY = "ready.json"
@@ -202,22 +202,16 @@ class Prover:
             seen = f"HTTP {answer.status_code} {answer.text[:200]}" if answer.status_code != requests.codes.ok else ""
         except requests.RequestException as error:
             seen = str(error)
-        engine = self.deployment.generating()[0].name
         self._none_was_lost(failed=bool(seen))
-        self._hold(
-            Check("first request", not seen, "HTTP 200", seen or "HTTP 200", engine),
-            "engines are healthy and yet refuse requests: compare model, dtype, connector and block size of both roles",
-        )
+        fix = "engines are healthy yet refuse requests: compare model, dtype, connector and block size of both roles"
+        engine = self.deployment.generating()[0].name
+        self._hold(Check("first request", not seen, "HTTP 200", seen or "HTTP 200", engine), fix)
 
     def _none_was_lost(self, *, failed: bool) -> None:
         """What failed for an engine that the router has lost says nothing about KV."""
-        lost = unregistered(self.deployment) if failed else []
-        if lost:
+        if failed and (lost := unregistered(self.deployment)):
             seen = f"the router has lost the {', the '.join(lost)}"
-            fix = (
-                "file discovery loses engines that get no CPU for 10 s: leave them some, or use `infra.discovery: etcd`"
-            )
-            self._hold(Check("still registered", False, "every engine", seen), fix)
+            self._hold(Check("still registered", False, "every engine", seen), LOST_FIX)
 
     def _texts_agree(self) -> None:
         """Where both roles compute alike, P/D text must equal that of decode computing the prompt itself."""

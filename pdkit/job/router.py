@@ -29,6 +29,7 @@ def missing_parts(deployment: Deployment) -> list[str]:
     return [*missing, *(one for one in lost if one.removeprefix(REGISTRATION) not in missing)]
 
 
+LOST_FIX = "file discovery loses engines that get no CPU for 10 s: leave them some, or use `infra.discovery: etcd`"
 REGISTRATION = "registration of "
 
 

@@ -132,6 +132,17 @@ def test_lost_engines_are_counted_by_role(make: Make, server: str, pages: Pages)
     assert unregistered(deployment) == ["registration of prefill0", "registration of 3 of 3 decode engines"]
 
 
+def test_a_request_that_fails_for_a_lost_engine_names_the_loss(make: Make, server: str, pages: Pages) -> None:
+    deployment = at(make(), server)
+    pages["/health"] = instances("prefill", "backend")
+    with pytest.raises(NotReadyError, match="first request: expected HTTP 200, seen HTTP 404"):
+        Prover(deployment, lambda _note: None)._probe(0)
+    pages["/health"] = instances("prefill")
+    with pytest.raises(NotReadyError, match="seen the router has lost the registration of decode0") as error:
+        Prover(deployment, lambda _note: None)._probe(0)
+    assert "etcd" in str(error.value)
+
+
 def test_boot_ids_are_of_all_processes_and_registrations(make: Make, server: str, pages: Pages) -> None:
     deployment = at(make(), server)
     (deployment.folder / "boot").mkdir()
