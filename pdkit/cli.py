@@ -182,20 +182,21 @@ def run(
     from pdkit.launch.watch import watching
     from pdkit.results.report import build_report
 
-    find = find_unfinished(recipe, tuple(sets), output) if resume else prepare(recipe, tuple(sets), output, force=force)
-    folder, one = find
+    if resume:
+        folder, one = find_unfinished(recipe, tuple(sets), output)
+    else:
+        folder, one = prepare(recipe, tuple(sets), output, force=force, engines=engines)
     if resume and finished(folder, one):
         typer.echo(f"{folder}: nothing is missing; report: {folder / 'report.html'}")
         return
     environment = engine_environment(one, engines)
     typer.echo(f"run folder: {folder}")
-    page = folder / "report.html"
     try:
         with watching(_console()) as watch:
             code = run_local(folder, one, environment, watch)
     finally:  # the run's own error matters more than one of the page that tells of it
         with contextlib.suppress(OSError, PdkitError) if sys.exc_info()[0] else contextlib.nullcontext():
-            typer.echo(f"report: {build_report([folder], [], page, doubts)}")
+            typer.echo(f"report: {build_report([folder], [], folder / 'report.html', doubts)}")
     if code:
         sys.stderr.write(f"{outcome(folder)}\n")
         raise typer.Exit(code)

@@ -19,11 +19,14 @@ from pdkit.render.folder import next_run_folder, write_run_folder
 from pdkit.results.points import read_points
 
 
-def prepare(recipe: Path, sets: tuple[str, ...], output: Path, *, force: bool) -> tuple[Path, Plan]:
+def prepare(
+    recipe: Path, sets: tuple[str, ...], output: Path, *, force: bool, engines: Path | None
+) -> tuple[Path, Plan]:
     """A fresh run folder for this machine, its ports free and reserved for this process.
 
     `force` runs a recipe in spite of its findings: for tests that the later stages catch what the checks would have.
-    Raises FindingsError when a rule finds an error, UsageError when the file stands for several recipes.
+    Raises FindingsError when a rule finds an error, UsageError when the file stands for several recipes or the engines
+    are not there; nothing is written then.
     """
     loaded, plan, findings = _only(recipe, sets)
     shift = choose_shift(plan)
@@ -32,6 +35,7 @@ def prepare(recipe: Path, sets: tuple[str, ...], output: Path, *, force: bool) -
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors and not force:
         raise FindingsError("\n".join(map(str, errors)))
+    engine_environment(plan, engines)
     folder = next_run_folder(output, plan)
     write_run_folder(folder, plan, loaded.source, findings)
     return folder.resolve(), plan

@@ -10,7 +10,7 @@ import pytest
 
 from pdkit.commands import planned
 from pdkit.errors import UsageError
-from pdkit.launch.run import engine_environment, find_unfinished, finished
+from pdkit.launch.run import engine_environment, find_unfinished, finished, prepare
 from pdkit.render.folder import next_run_folder, write_run_folder
 
 from ..fakes.launches import RECIPE
@@ -69,6 +69,12 @@ def test_engines_are_looked_for_here_and_beside_pdkit(tmp_path: Path, monkeypatc
         environment = engine_environment(plan, None)
         assert environment["PATH"].split(os.pathsep)[0] == str(place / ".venv-vllm" / "bin")
     assert environment["PYTHONPATH"].endswith("laptop/site")
+
+
+def test_without_engines_no_run_folder_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a Python environment"):
+        prepare(RECIPE, (), tmp_path / "runs", force=False, engines=tmp_path / "nowhere")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_relative_folder_of_engines_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
