@@ -17,7 +17,7 @@ from pdkit.files import write_json
 from pdkit.job.deployment import Deployment, Worker
 from pdkit.job.engine_report import Engine, RankPage, rank_pages
 from pdkit.job.logwatch import LogWatch, last_lines
-from pdkit.job.router import LOST_FIX, REGISTRATION, boot_ids, missing_parts, unregistered
+from pdkit.job.router import LOST_FIX, REGISTRATION, boot_ids, missing_parts, refusal, unregistered
 from pdkit.job.texts import EQUAL, compare_texts
 
 READY = "ready.json"
@@ -197,11 +197,7 @@ class Prover:
     def _probe(self, number: int) -> None:
         words = " ".join(f"w{number}x{index}" for index in range(PROBE_WORDS))
         body = {"model": self.deployment.model, "prompt": words, "max_tokens": 4, "temperature": 0}
-        try:
-            answer = requests.post(f"{self.deployment.url}/v1/completions", json=body, timeout=PROBE_SECONDS)
-            seen = f"HTTP {answer.status_code} {answer.text[:200]}" if answer.status_code != requests.codes.ok else ""
-        except requests.RequestException as error:
-            seen = str(error)
+        seen = refusal(self.deployment, body, PROBE_SECONDS)
         self._none_was_lost(failed=bool(seen))
         fix = "engines are healthy yet refuse requests: compare model, dtype, connector and block size of both roles"
         engine = self.deployment.generating()[0].name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import requests
@@ -12,6 +13,8 @@ SECONDS = 5
 """Longest wait for an answer about health: a process that takes longer is as good as gone."""
 BUSY_SECONDS = 30
 """Longest wait where the answer must be had: a router under load may be slow."""
+JOIN_SECONDS = 5
+"""Longest time in which a router that has registered everybody may still refuse requests."""
 COMPONENTS = {"prefill": "prefill", "decode": "backend", "agg": "backend"}
 """The name of each role among Dynamo's components."""
 
@@ -71,3 +74,22 @@ def _healthy(worker: Worker) -> bool:
         return bool(requests.get(f"{worker.url}/health", timeout=SECONDS).status_code == requests.codes.ok)
     except requests.RequestException:
         return False
+
+
+def refusal(deployment: Deployment, body: dict[str, Any], timeout_seconds: float) -> str:
+    """Why a completion was not answered, or nothing.
+
+    A router that lists the model answers 404 or 503 until it has joined both roles, some tenths of a second later.
+    """
+    deadline = time.monotonic() + JOIN_SECONDS
+    while True:
+        try:
+            answer = requests.post(f"{deployment.url}/v1/completions", json=body, timeout=timeout_seconds)
+        except requests.RequestException as error:
+            return str(error)
+        if answer.status_code == requests.codes.ok:
+            return ""
+        joining = answer.status_code in (requests.codes.not_found, requests.codes.unavailable)
+        if not joining or time.monotonic() > deadline:
+            return f"HTTP {answer.status_code} {answer.text[:200]}"
+        time.sleep(0.5)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import requests
 
 from pdkit.commands import planned
 from pdkit.errors import NotReadyError
+from pdkit.job import router
 from pdkit.job.deployment import Deployment, Worker, read_deployment
 from pdkit.job.engine_report import rank_pages
 from pdkit.job.ready import Prover
@@ -141,6 +143,19 @@ def test_a_request_that_fails_for_a_lost_engine_names_the_loss(make: Make, serve
     with pytest.raises(NotReadyError, match="seen the router has lost the registration of decode0") as error:
         Prover(deployment, lambda _note: None)._probe(0)
     assert "etcd" in str(error.value)
+
+
+def test_a_router_that_still_joins_its_roles_is_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([503, 404, 200])
+
+    def post(*_words: object, **_named: object) -> SimpleNamespace:
+        return SimpleNamespace(status_code=next(answers), text="")
+
+    monkeypatch.setattr(router.requests, "post", post)
+    monkeypatch.setattr(router.time, "sleep", lambda _seconds: None)
+    assert router.refusal(make(), {}, 1.0) == ""
+    answers = iter([503, 500])
+    assert router.refusal(make(), {}, 1.0) == "HTTP 500 "
 
 
 def test_boot_ids_are_of_all_processes_and_registrations(make: Make, server: str, pages: Pages) -> None:
