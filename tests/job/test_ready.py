@@ -146,16 +146,16 @@ def test_a_request_that_fails_for_a_lost_engine_names_the_loss(make: Make, serve
 
 
 def test_a_router_that_still_joins_its_roles_is_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter([503, 404, 200])
+    answers, deployment = iter([503, 404, 200]), make()
 
     def post(*_words: object, **_named: object) -> SimpleNamespace:
         return SimpleNamespace(status_code=next(answers), text="")
 
     monkeypatch.setattr(router.requests, "post", post)
     monkeypatch.setattr(router.time, "sleep", lambda _seconds: None)
-    assert router.refusal(make(), {}, 1.0) == ""
+    assert router.refusal(deployment, {}, 1.0) == ""
     answers = iter([503, 500])
-    assert router.refusal(make(), {}, 1.0) == "HTTP 500 "
+    assert router.refusal(deployment, {}, 1.0) == "HTTP 500 "
 
 
 def test_boot_ids_are_of_all_processes_and_registrations(make: Make, server: str, pages: Pages) -> None:
