@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -130,20 +130,24 @@ class Stack:
             finally:
                 self.processes.remove(process)
 
-    def wait_for_model(self, present: bool = True) -> float:
-        """Seconds until the frontend serves the model (or, after a worker left, serves none)."""
-        start = time.monotonic()
-        while time.monotonic() - start < START_SECONDS:
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
             for process in self.processes:
                 process.fail_when_dead()
-            try:
-                models = requests.get(f"{self.url}/v1/models", timeout=5).json()["data"]
-            except requests.ConnectionError:
-                models = []
-            if bool(models) == present:
-                return time.monotonic() - start
+            with suppress(requests.ConnectionError):
+                if condition():
+                    return
             time.sleep(0.5)
-        pytest.fail(f"no model within {START_SECONDS} s; logs in {self.folder}")
+        pytest.fail(f"{what} not within {START_SECONDS} s; logs in {self.folder}")
+
+    def wait_for_answer(self) -> None:
+        """A listed model still answers 503 until the frontend has joined both roles; so ask until it answers."""
+        body = {"model": "tiny", "prompt": "Question: How many?\nAnswer:", "max_tokens": 1}
+        self.wait_until(lambda: requests.post(f"{self.url}/v1/completions", json=body, timeout=120).ok, "an answer")
+
+    def wait_for_no_model(self) -> None:
+        self.wait_until(lambda: not requests.get(f"{self.url}/v1/models", timeout=5).json()["data"], "an empty list")
 
     def ask(self, protocol_name: str) -> Score:
         """All test questions, four at a time, as the accuracy gate asks them."""

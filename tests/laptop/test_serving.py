@@ -25,24 +25,24 @@ def stack(request: pytest.FixtureRequest, engines: Path, tmp_path_factory: pytes
 
 def test_equal_block_sizes_answer_right_and_the_kv_really_moves(stack: Stack) -> None:
     with stack.worker("decode", 128, NO_PREFIX_CACHE) as decode:
-        stack.wait_for_model()
+        stack.wait_for_answer()
         scores = {protocol: stack.ask(protocol) for protocol in ("chat-cot", "completions-5shot")}
         assert transferred_tokens(decode) > 32 * (scores["chat-cot"].shortest_prompt - 1)
         assert decode.counter("vllm:nixl_num_failed_transfers_total") == 0
     for protocol, score in scores.items():
         assert min(score.strict, score.flexible) >= 0.95, (protocol, score)
         assert score.shortest_prompt > 128, (protocol, score)
-    stack.wait_for_model(present=False)
+    stack.wait_for_no_model()
 
 
 def test_decode_blocks_of_256_beside_128_answer_garbage_with_http_200(stack: Stack) -> None:
     with stack.worker("decode", 256, NO_PREFIX_CACHE) as decode:
-        stack.wait_for_model()
+        stack.wait_for_answer()
         score = stack.ask("chat-cot")  # fails itself on any status but 200
         assert transferred_tokens(decode) > 0
         assert decode.counter("vllm:nixl_num_failed_transfers_total") == 0
     assert max(score.strict, score.flexible) < 0.2, score
-    stack.wait_for_model(present=False)
+    stack.wait_for_no_model()
 
 
 def transferred_tokens(decode: Worker) -> float:
