@@ -28,10 +28,6 @@ def laptop_environment(omp_threads: int = 1) -> dict[str, str]:
         # vLLM would bind each engine's threads to the same first cores
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": str(omp_threads),
-        # Dynamo takes as many threads as there are cores. With so few, requests that wait for Python can hold them all,
-        # and the heart-beat to the discovery folder with them; a worker silent for 10 s is forgotten.
-        "DYN_RUNTIME_NUM_WORKER_THREADS": "16",
-        "DYN_RUNTIME_MAX_BLOCKING_THREADS": "16",
         # vLLM sets this itself, but Dynamo imports NIXL first, and then it is too late
         "UCX_RCACHE_MAX_UNRELEASED": "1024",
         # everything that is served lies on this disk; nothing is asked of, or told to, another host

@@ -91,6 +91,10 @@ def stop_group(popen: subprocess.Popen[bytes]) -> None:
     popen.wait()
 
 
+class ForgottenError(Exception):
+    """Dynamo's file discovery has forgotten a live worker that was silent for 10 s: a stall, not a wrong answer."""
+
+
 class Stack:
     """A frontend on file discovery; prefill and decode workers are started into it."""
 
@@ -159,6 +163,8 @@ class Stack:
         def one(question: Question, examples: tuple[Question, ...]) -> tuple[bool, bool, int]:
             request = build_request(protocol, question, examples, model="tiny", max_tokens=110)
             response = requests.post(self.url + request.path, json=request.body, timeout=120)
+            if response.status_code in (404, 503):
+                raise ForgottenError(response.text)
             assert response.status_code == 200, response.text
             body = response.json()
             choice = body["choices"][0]
