@@ -58,7 +58,7 @@ def test_a_killed_process_ends_the_run(
         try:
             kill_one(stage, victim, find, tmp_path / str(attempt))
             break
-        except AssertionError as error:  # noqa: PERF203  (a start takes a minute)
+        except AssertionError as error:
             if STALLED not in str(error) or attempt + 1 == ATTEMPTS:
                 raise
 
