@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdkit import __version__, cli_cluster, cli_evidence
+from pdkit import __version__, cli_check, cli_cluster, cli_evidence
 from pdkit.errors import FindingsError, InterruptedRunError, PdkitError
 from pdkit.rack.cli import app as rack_app
 
@@ -35,7 +35,6 @@ app = typer.Typer(
 )
 
 RecipeFile = Annotated[Path, typer.Argument(help="Recipe file.", show_default=False)]
-RecipeFiles = Annotated[list[Path], typer.Argument(help="Recipe files, or folders of them.", show_default=False)]
 Sets = Annotated[list[str], typer.Option("--set", metavar="a.b=VALUE", help="Change one setting; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -77,34 +76,7 @@ def _options(
     """Options that hold for every command."""
 
 
-@app.command(epilog="Example: pdkit check recipes/qwen38_tep8.yaml --set decode.mtp=0")
-def check(recipes: RecipeFiles, sets: Sets = [], json: Json = False) -> None:  # noqa: B006
-    """Read recipes, plan them and run every rule; exit 1 when a rule finds an error."""
-    from pdkit.commands import checked_files
-
-    findings: list[Finding] = []
-    count = 0
-    for result in checked_files(recipes, tuple(sets)):
-        findings += result.findings
-        count += result.recipes
-    if json:
-        from dataclasses import asdict
-
-        from pdkit.files import to_json
-
-        typer.echo(to_json({"schema": 1, "recipes": count, "findings": [asdict(one) for one in findings]}), nl=False)
-    else:
-        if findings:  # else rich need not be loaded
-            from pdkit.show import show_findings
-
-            show_findings(_console(), findings)
-        errors = sum(one.severity == "error" for one in findings)
-        warnings = sum(one.severity == "warning" for one in findings)
-        typer.echo(f"{_count(count, 'recipe')} checked: {_count(errors, 'error')}, {_count(warnings, 'warning')}")
-    if any(one.code.startswith("PD1") and one.severity == "error" for one in findings):
-        raise typer.Exit(2)
-    if any(one.severity == "error" for one in findings):
-        raise typer.Exit(1)
+app.command("check", epilog="Example: pdkit check recipes/qwen38_tep8.yaml --set decode.mtp=0")(cli_check.check)
 
 
 @app.command(epilog="Example: pdkit plan recipes/qwen38_tep8.yaml --json | jq .block_size")
@@ -219,10 +191,6 @@ app.command("report", epilog="Example: pdkit report runs/* -o report.html")(cli_
 app.command("gate", epilog="Example: pdkit gate runs/RUN --record-twin twin.jsonl")(cli_evidence.gate)
 app.add_typer(cli_evidence.results, name="results")
 app.add_typer(rack_app, name="rack")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _console() -> Console:
