@@ -7,7 +7,7 @@ from dataclasses import replace
 from pdkit.errors import Finding
 from pdkit.plan.plan import Plan
 from pdkit.recipe.source import Source
-from pdkit.rules import capacity, launch, pairing
+from pdkit.rules import capacity, flags, launch, pairing
 from pdkit.rules.rule import Case, Rule
 
 RULES: tuple[Rule, ...] = (
@@ -26,13 +26,13 @@ RULES: tuple[Rule, ...] = (
     pairing.conv_layout,
     pairing.connector_equal,
     pairing.model_equal,
-    launch.flags_are_known,
+    flags.flags_are_known,
     launch.ports_are_free,
     pairing.dtype_equal,
     pairing.load_failure_policy,
     capacity.step_holds_block,
     capacity.gate_fits_length,
-    launch.flag_values_fit,
+    flags.flag_values_fit,
     pairing.mtp_has_a_head,
 )
 
