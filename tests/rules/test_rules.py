@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
 from pathlib import Path
 
 import pytest
 
 from pdkit.commands import planned
-from pdkit.errors import Finding, RecipeError
-from pdkit.paths import shipped
+from pdkit.errors import RecipeError
 from pdkit.recipe.load import load
 from pdkit.recipe.schema import Recipe
 from pdkit.rules.catalogue import RULES
 
-RECIPES = shipped("recipes")
-MIXED = "qwen38_tep8.yaml"
-AGG = "qwen38/agg/decode-tep8.yaml"
-DENSE = (
-    "model={facts: qwen3-32b, path: Qwen/Qwen3-32B}", "hardware={facts: generic, nodes: 2}", "decode.mtp=0",
-    "common.mamba_ssm_cache_dtype=", "workload.isl=1024", "workload.osl=1024", "gate.max_tokens=1024",
-    "decode.topology=TP8", "prefill.topology=TP4",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Sides:
-    """What a rule refuses, and a neighbour that it lets pass; both as `--set` of a shipped recipe."""
-
-    code: str
-    refused: tuple[str, ...]
-    allowed: tuple[str, ...]
-    words: str
-    """What the message says, besides the rest."""
-    severity: str = "error"
-    recipe: str = MIXED
-    also: tuple[str, ...] = ()
-    """Other codes that the refused input cannot avoid."""
-
+from . import cases_evaluation
+from .sides import AGG, DENSE, MIXED, RECIPES, Sides, findings_of
 
 CASES = [
+    *cases_evaluation.CASES,
     Sides(
         "PD022",
         ("decode.args.all2all-backend=deepep",),
@@ -254,19 +232,14 @@ CASES = [
 ]
 
 
-def _findings(recipe: str | Path, *sets: str) -> list[Finding]:
-    [(_, _, findings)] = planned(RECIPES / recipe, sets)
-    return findings
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}-{case.refused[-1]}")
 def test_a_rule_refuses_this_and_allows_its_neighbour(case: Sides) -> None:
-    refused = _findings(case.recipe, *case.refused)
+    refused = findings_of(case.recipe, *case.refused)
     mine = [one for one in refused if one.code == case.code]
     assert {one.code for one in refused} <= {case.code, *case.also}
     assert any(case.words in one.message and one.severity == case.severity for one in mine), refused
     assert all(one.fix and one.at for one in mine)
-    allowed = _findings(case.recipe, *case.allowed)
+    allowed = findings_of(case.recipe, *case.allowed)
     assert not [one for one in allowed if one.code == case.code]
 
 
@@ -277,7 +250,7 @@ def test_every_rule_has_a_case() -> None:
 def test_the_catalogue() -> None:
     codes = [rule.code for rule in RULES]
     assert len(set(codes)) == len(codes)
-    assert sorted(codes) == [f"PD{number:03d}" for number in range(1, len(codes) + 1)]
+    assert all(re.fullmatch(r"PD0\d\d", code) for code in codes)
     for rule in RULES:
         assert rule.title
         assert not rule.title.endswith(".")
@@ -286,39 +259,39 @@ def test_the_catalogue() -> None:
 
 def test_an_estimate_within_its_band_only_warns() -> None:
     """More seats than the estimate holds, but not more than it holds at the upper end of its band."""
-    [warning] = [one for one in _findings(MIXED, "decode.max_num_seqs=180") if one.code == "PD007"]
+    [warning] = [one for one in findings_of(MIXED, "decode.max_num_seqs=180") if one.code == "PD007"]
     assert (warning.severity, "(estimated)" in warning.message) == ("warning", True)
 
 
 def test_a_finding_points_where_the_setting_was_written() -> None:
-    [in_common] = _findings(MIXED, "common.block_size=natural")
+    [in_common] = findings_of(MIXED, "common.block_size=natural")
     assert in_common.at == "--set common.block_size=natural:1:19"
-    [in_prefill] = _findings(MIXED, "prefill.kv_cache_dtype=bfloat16")
+    [in_prefill] = findings_of(MIXED, "prefill.kv_cache_dtype=bfloat16")
     assert in_prefill.at == "--set prefill.kv_cache_dtype=bfloat16:1:24"
-    [elsewhere] = [one for one in _findings(MIXED, "decode.prefix_caching=true") if one.code == "PD020"]
+    [elsewhere] = [one for one in findings_of(MIXED, "decode.prefix_caching=true") if one.code == "PD020"]
     assert elsewhere.at == f"{RECIPES / MIXED}:11:13"  # nothing says max_num_batched_tokens: the role's topology
 
 
 def test_an_aggregated_deployment_is_not_compared_with_itself() -> None:
-    assert _findings(AGG, "agg.conv_state_layout=SD", "agg.kv_cache_dtype=bfloat16") == []
+    assert findings_of(AGG, "agg.conv_state_layout=SD", "agg.kv_cache_dtype=bfloat16") == []
 
 
 def test_a_dense_model_needs_no_conv_layout() -> None:
-    assert _findings(MIXED, *DENSE, "common.conv_state_layout=SD") == []
+    assert findings_of(MIXED, *DENSE, "common.conv_state_layout=SD") == []
 
 
 def test_ignored_findings_are_told_with_their_reason() -> None:
     ignore = "ignore=[{code: PD006, reason: the queue is what we measure}]"
-    [finding] = _findings(MIXED, "decode.max_num_seqs=12", ignore)
+    [finding] = findings_of(MIXED, "decode.max_num_seqs=12", ignore)
     assert (finding.code, finding.severity) == ("PD006", "info")
     assert finding.message.endswith("[accepted: the queue is what we measure]")
-    others = _findings(MIXED, "decode.max_num_seqs=12", "prefill.mtp=0", ignore)
+    others = findings_of(MIXED, "decode.max_num_seqs=12", "prefill.mtp=0", ignore)
     assert [(one.code, one.severity) for one in others if one.severity != "info"] == [("PD010", "error")]
 
 
 def test_a_version_that_is_none_is_a_fault_of_the_recipe() -> None:
     with pytest.raises(RecipeError) as error:
-        _findings(MIXED, "engine.vllm=latest")
+        findings_of(MIXED, "engine.vllm=latest")
     assert error.value.findings[0].at == "--set engine.vllm=latest:1:13"
 
 
