@@ -1,0 +1,1 @@
+"""Recipes of other tools: srt-slurm's are read, checked and converted."""
