@@ -1,4 +1,4 @@
-"""Rules about what fits: GPUs, nodes, memory, seats, graphs, lengths."""
+"""Rules about what fits on one GPU: memory, seats, lengths."""
 
 from __future__ import annotations
 
@@ -6,69 +6,6 @@ from collections.abc import Iterator
 
 from pdkit.plan.plan import RolePlan
 from pdkit.rules.rule import Case, Hit, rule
-
-
-@rule(
-    "PD003",
-    "Every endpoint can be split and placed",
-    "vLLM refuses at start-up a TP that does not divide the heads, and ranks that do not spread evenly over nodes.",
-)
-def endpoint_can_be_placed(case: Case) -> Iterator[Hit]:
-    """Heads divide by TP, layers by PP are many enough, ranks spread evenly."""
-    for role in case.plan.roles.values():
-        for fault in (*_head_faults(case, role), *_expert_faults(case, role)):
-            yield Hit(message=f"{role.role}: {fault}", path=(role.role, "topology"), fix="choose another topology")
-    if case.plan.placement_fault:
-        largest = max(case.plan.roles.values(), key=lambda role: role.gpus)
-        yield Hit(message=case.plan.placement_fault, path=(largest.role, "topology"), fix="check the sizes")
-
-
-def _head_faults(case: Case, role: RolePlan) -> Iterator[str]:
-    model, tp, pp = case.plan.model, role.topology.tp, role.topology.pp
-    if max(tp, model.num_kv_heads) % min(tp, model.num_kv_heads):
-        yield f"TP{tp} and {model.num_kv_heads} KV heads do not divide each other"
-    if model.gdn and model.gdn.num_v_heads % tp:
-        yield f"TP{tp} does not divide the {model.gdn.num_v_heads} GDN value heads"
-    if model.gdn and model.gdn.num_k_heads % tp:
-        yield f"TP{tp} does not divide the {model.gdn.num_k_heads} GDN key heads"
-    if pp > model.layers:
-        yield f"PP{pp} is more than the {model.layers} layers"
-
-
-def _expert_faults(case: Case, role: RolePlan) -> Iterator[str]:
-    model, topology = case.plan.model, role.topology
-    if model.moe and topology.ep and model.moe.experts % topology.ep_size:
-        yield f"{model.moe.experts} experts do not spread evenly over EP{topology.ep_size}"
-    if topology.ep and model.moe is None:
-        yield f"`{model.name}` has no experts to spread with +EP"
-    if topology.dp > 1 and model.moe is None and topology.gpus > case.plan.hardware.gpus_per_node:
-        yield "DP over nodes needs a MoE model: vLLM's ranks of a dense model die at start-up"
-
-
-@rule(
-    "PD004",
-    "The deployment fits the rack",
-    "KV and expert traffic must stay in one NVLink domain (18 nodes x 4 GPUs on NVL72); a larger job waits for ever or "
-    "falls back to a slower network (vllm#51377).",
-)
-def fits_rack(case: Case) -> Iterator[Hit]:
-    """Nodes needed against nodes there."""
-    plan, have = case.plan, case.plan.hardware.nodes
-    if plan.nodes > have:
-        largest = max(plan.roles.values(), key=lambda role: role.gpus)
-        yield Hit(
-            message=f"{plan.gpus} GPUs on {plan.nodes} nodes do not fit {plan.hardware.name}: "
-            f"{have} nodes x {plan.hardware.gpus_per_node} GPUs",
-            path=case.where(largest.role, "endpoints"),
-            fix="fewer endpoints or smaller topologies",
-        )
-    frontends = plan.recipe.infra.frontends
-    if frontends > plan.nodes > 0:
-        yield Hit(
-            message=f"{frontends} frontends on {plan.nodes} nodes: a node takes one, the others would be left out",
-            path=("infra", "frontends"),
-            fix=f"at most {plan.nodes}",
-        )
 
 
 @rule(
@@ -146,29 +83,6 @@ def kv_holds_seats(case: Case) -> Iterator[Hit]:
             path=case.where(role.role, "max_num_seqs"),
             fix=f"lower {role.role}.max_num_seqs to {int(limit.per_rank_of_load)} or spread over more ranks",
             severity="error" if seqs > above else "warning",
-        )
-
-
-@rule(
-    "PD008",
-    "CUDA graphs cover the widest decode batch",
-    "A verify batch is max-num-seqs x (1 + MTP) tokens; without a graph of exactly that width the largest batches run "
-    "eager (vllm#37865: 133 against 25 tok/s).",
-)
-def graphs_cover_batch(case: Case) -> Iterator[Hit]:
-    """The capture list must contain the widest batch."""
-    for role in case.plan.roles.values():
-        sizes = role.sizing.capture_sizes(role.mtp)
-        need = role.sizing.max_num_seqs.value * (1 + role.mtp)
-        if not role.sizing.cudagraph_mode.value.startswith("FULL") or (sizes and need <= sizes[-1]):
-            continue
-        yield Hit(
-            message=f"{role.role}: the widest batch is {need} tokens, the captured graphs end at "
-            f"{sizes[-1] if sizes else 0} (max-cudagraph-capture-size {role.sizing.max_cudagraph_capture_size.value}, "
-            f"max-num-batched-tokens {role.sizing.max_num_batched_tokens.value})",
-            path=case.where(role.role, "max_cudagraph_capture_size"),
-            fix=f"capture {need} tokens with max_num_seqs a multiple of 8 or 16, or lower max_num_seqs",
-            severity="warning" if sizes and need - sizes[-1] < 16 else "error",
         )
 
 

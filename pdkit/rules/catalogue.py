@@ -7,18 +7,18 @@ from dataclasses import replace
 from pdkit.errors import Finding
 from pdkit.plan.plan import Plan
 from pdkit.recipe.source import Source
-from pdkit.rules import capacity, flags, launch, pairing
+from pdkit.rules import capacity, flags, graphs, pairing, placement, ports
 from pdkit.rules.rule import Case, Rule
 
 RULES: tuple[Rule, ...] = (
     pairing.block_sizes_equal,
     pairing.block_holds_state,
-    capacity.endpoint_can_be_placed,
-    capacity.fits_rack,
+    placement.endpoint_can_be_placed,
+    placement.fits_rack,
     capacity.fits_memory,
     capacity.seats_cover_concurrency,
     capacity.kv_holds_seats,
-    capacity.graphs_cover_batch,
+    graphs.graphs_cover_batch,
     capacity.length_fits,
     pairing.mtp_equal,
     pairing.kv_dtype_equal,
@@ -27,7 +27,7 @@ RULES: tuple[Rule, ...] = (
     pairing.connector_equal,
     pairing.model_equal,
     flags.flags_are_known,
-    launch.ports_are_free,
+    ports.ports_are_free,
     pairing.dtype_equal,
     pairing.load_failure_policy,
     capacity.step_holds_block,

@@ -1,4 +1,4 @@
-"""Rules about how processes are started: ports."""
+"""Rules about ports: which process of a node listens where."""
 
 from __future__ import annotations
 
