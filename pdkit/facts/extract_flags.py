@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 from zipfile import Path as ZipPath
 
 from pdkit.errors import PdkitError, UsageError
-from pdkit.facts.extract_types import Module, Package, Spec, choices_of, fields_of, kind_of
+from pdkit.facts.extract_types import Module, Package, Spec, fields_of
+from pdkit.facts.extract_values import choices_of, connectors, extra_keys, keys_of, keys_of_dict, kind_of
 from pdkit.files import write_text
 from pdkit.paths import facts_folder
 
 _CLI_MODULES = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
-_IGNORED = {"help", "default", "metavar", "dest", "const", "deprecated", "required"}
+_IGNORED = {"help", "default", "metavar", "dest", "const", "required"}
 _ENV_READ = re.compile(r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](VLLM_[A-Z0-9_]+)["']""")
 _DIST_INFO = re.compile(r"(vllm(?:_cpu)?-(\d[^-]*))\.dist-info")
 Fields = dict[str, Spec]
@@ -130,6 +131,8 @@ class Reader:
     def _apply(self, spec: Spec, key: str, value: ast.expr | None) -> None:
         if key == "choices":
             spec.choices = None if value is None else choices_of(value, self.module)
+        elif key == "deprecated":
+            spec.deprecated = value is not None and ast.literal_eval(value) is True
         elif key == "nargs":
             spec.many = value is not None and ast.literal_eval(value) != "?"
         elif key == "action":
@@ -193,7 +196,7 @@ def _sources(folder: Path | ZipPath) -> list[Path | ZipPath]:
     return found
 
 
-def _entry(option: Option) -> dict[str, Any]:
+def _entry(name: str, option: Option, package: Package) -> dict[str, Any]:
     spec = option.spec
     entry: dict[str, Any] = {"type": "list" if spec.many or spec.repeated else spec.kind}
     if spec.choices:
@@ -204,16 +207,21 @@ def _entry(option: Option) -> dict[str, Any]:
         entry["no"] = False
     if option.server:
         entry["server"] = True
-    return entry
+    if spec.deprecated:
+        entry["deprecated"] = True
+    keys = keys_of(*spec.config) if spec.config else keys_of_dict(name, package)
+    return entry | ({"keys": keys} if keys else {})
 
 
 def facts_text(version: str, source: str, package: Package) -> str:
     """The facts of one vLLM as JSON, one option a line: same sources, same bytes."""
     options = sorted(serve_options(package).items())
-    flags = ",\n".join(f"  {json.dumps(name)}: {json.dumps(_entry(option))}" for name, option in options)
+    flags = ",\n".join(f"  {json.dumps(name)}: {json.dumps(_entry(name, one, package))}" for name, one in options)
+    extra = extra_keys(_sources(package.root / "vllm" / "distributed"))
     names = textwrap.fill(json.dumps(environment(package))[1:-1], 118, break_long_words=False)
     head = f'{{"vllm": {json.dumps(version)},\n"source": {json.dumps(source)},\n'
-    return f'{head}"flags": {{\n{flags}\n}},\n"env": [\n{names}\n]}}\n'
+    kv = f'"connectors": {json.dumps(connectors(package))},\n"connector_keys": {json.dumps(extra)},\n'
+    return f'{head}{kv}"flags": {{\n{flags}\n}},\n"env": [\n{names}\n]}}\n'
 
 
 def main(arguments: list[str]) -> int:

@@ -31,6 +31,10 @@ class Spec:
     """Whether the option may be given again to add to it."""
     negatable: bool = False
     """Whether `--no-<name>` exists."""
+    deprecated: bool = False
+    """Whether argparse warns that it will go."""
+    config: tuple[str, Module] | None = None
+    """The class that reads a JSON value."""
 
 
 class Hint(NamedTuple):
@@ -39,6 +43,7 @@ class Hint(NamedTuple):
     kind: str
     values: tuple[Value, ...] = ()
     element: str = "str"
+    config: tuple[str, Module] | None = None
 
 
 class Module:
@@ -170,7 +175,7 @@ def _named(name: str, module: Module) -> list[Hint]:
         return [Hint("other")]
     where, node = found
     if isinstance(node, ast.ClassDef):
-        return [Hint(_class_kind(node, where))]
+        return [Hint(_class_kind(node, where), config=(node.name, where))]
     if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
         return hints_of(node.value, where)
     return [Hint("other")]
@@ -189,7 +194,7 @@ def spec_of(hints: list[Hint]) -> Spec:  # noqa: PLR0911  (one return per kind, 
     """What vLLM makes of a field: the first kind that fits, in its own order."""
     kinds = {hint.kind for hint in hints}
     if "dataclass" in kinds:
-        return Spec("json")
+        return Spec("json", config=next(hint.config for hint in hints if hint.kind == "dataclass"))
     if kinds == {"bool", "str", "none"}:
         return Spec("str")  # a bare option means True, a word is kept
     if "bool" in kinds:
@@ -222,28 +227,3 @@ def fields_of(name: str, module: Module) -> dict[str, Spec]:
         if not ast.unparse(item.annotation).startswith(("ClassVar", "InitVar")):
             fields[item.target.id] = spec_of(hints_of(item.annotation, where))
     return fields
-
-
-def kind_of(node: ast.expr) -> str:
-    """The kind of value that a converter takes: `int`, `json.loads`, `optional_type(int)`."""
-    text = ast.unparse(node)
-    if isinstance(node, ast.Call) and text.startswith(("optional_type(", "parse_type(")):
-        return kind_of(node.args[0])
-    if text in {"int", "float", "str"}:
-        return text
-    if text == "json.loads":
-        return "json"
-    if text.startswith("human_readable_int"):
-        return "int"
-    raise PdkitError(f"cannot follow the converter `{text}` of an option")
-
-
-def choices_of(node: ast.expr, module: Module) -> list[Value] | None:
-    """The choices of an option; None when they depend on the machine, and then every value counts as accepted."""
-    text = ast.unparse(node)
-    if text.startswith(("get_args(", "list(", "sorted(")) and isinstance(node, ast.Call):
-        inner = node.args[0]
-        return choices_of(inner, module) if isinstance(inner, ast.Call) else literal_of(inner, module)
-    if isinstance(node, ast.List | ast.Tuple):
-        return [ast.literal_eval(item) for item in node.elts]
-    return None

@@ -265,7 +265,8 @@ class EngineArgs:
         cache_kwargs["pool"]["type"] = optional_type(json.loads)
         group.add_argument("--pool", **cache_kwargs["pool"])
         group.add_argument("--method", **cache_kwargs["method"])
-        group.add_argument("--overrides", **cache_kwargs["overrides"])
+        group.add_argument("--overrides", **cache_kwargs["overrides"], deprecated=True)
+        group.add_argument("--speculative-config", **cache_kwargs["overrides"])
         group.add_argument("--prefix-caching", **cache_kwargs["prefix_caching"])
         group.add_argument("--device", choices=["auto"] + more(), default="auto", help="Where.")
         parser.add_argument("--quiet", action="store_true")
@@ -308,8 +309,23 @@ from vllm.methods import Methods
 CacheDType = Literal["auto", "fp8"]
 
 @config
-class PoolConfig:
+class DeepConfig:
+    level: int | str = 0
+
+@config
+class PoolConfig(BasePool):
+    limit: ClassVar[int] = 3
+    _inner: int = 0
     size: int = 1
+    policy: Literal["lru", "fifo", "lru"] = "lru"
+    deep: DeepConfig = None
+    names: list[str] = None
+    owner: SkipValidation[DeepConfig] = None
+    found: str = field(init=False)
+
+@config
+class BasePool:
+    shared: bool | None = None
 
 @config(frozen=True)
 class CacheConfig:
@@ -324,12 +340,31 @@ class CacheConfig:
     overrides: dict[str, Any] | Callable = None
     prefix_caching: bool | None = None
 """
+FACTORY = """
+class KVConnectorFactory: ...
+KVConnectorFactory.register_connector("TwoConnector", "vllm.two", "TwoConnector")
+KVConnectorFactory.register_connector(
+    "OneConnector",
+    "vllm.one",
+    "OneConnector",
+)
+"""
+POOL_KEYS = {
+    "shared": {"type": "bool"},
+    "size": {"type": "int"},
+    "policy": {"type": "str", "choices": ["fifo", "lru"]},
+    "deep": {"type": "json", "keys": {"level": {"type": "any"}}},
+    "names": {"type": "list"},
+}
 SOURCES = {
     "vllm/__init__.py": "",
     "vllm/engine/arg_utils.py": ARG_UTILS,
     "vllm/entrypoints/openai/cli_args.py": CLI_ARGS,
     "vllm/config/__init__.py": CONFIG,
     "vllm/config/kernel.py": 'HIDDEN = "both"\nOld = Literal["b"]\nBackend = Literal["a", Old, "both"]\n',
+    "vllm/config/speculative.py": "@config\nclass SpeculativeConfig:\n    num_speculative_tokens: int = None\n",
+    "vllm/distributed/kv_transfer/kv_connector/factory.py": FACTORY,
+    "vllm/distributed/nixl.py": 'c.get_from_extra_config("lease", 1)\nextra_config.get("ttl")\nextra_config["port"]\n',
     "vllm/methods.py": 'Methods = Literal["awq", "fp8"]\n',
     "vllm/envs.py": 'environment_variables = {"VLLM_PORT": lambda: 1, "NO_COLOR": lambda: 2}\n',
     "vllm/worker.py": 'import os\nos.environ.get("VLLM_DIRECT")\nos.environ["VLLM_SET"] = os.getenv("OTHER")\n',
@@ -345,12 +380,13 @@ EXPECTED = {
     "method": {"type": "str"},
     "middleware": {"type": "list", "server": True},
     "origins": {"type": "json", "server": True},
-    "overrides": {"type": "json"},
-    "pool": {"type": "json"},
+    "overrides": {"type": "json", "deprecated": True},
+    "pool": {"type": "json", "keys": POOL_KEYS},
     "port": {"type": "int", "server": True},
     "prefix-caching": {"type": "bool"},
     "quiet": {"type": "bool", "no": False},
     "skip-layers": {"type": "list", "choices": ["first", "last"]},
+    "speculative-config": {"type": "json", "keys": {"num_speculative_tokens": {"type": "int"}}},
     "template": {"type": "str", "server": True},
 }
 
@@ -368,6 +404,8 @@ def test_the_reader_understands_how_vllm_declares_options(sources: Path) -> None
     facts = json.loads(facts_text("9.8.7", "here", Package(sources)))
     assert facts["flags"] == EXPECTED
     assert facts["env"] == ["NO_COLOR", "VLLM_DIRECT", "VLLM_PORT", "VLLM_SET"]
+    assert facts["connectors"] == ["OneConnector", "TwoConnector"]
+    assert facts["connector_keys"] == ["lease", "port", "ttl"]
 
 
 def test_a_wheel_and_its_folder_give_the_same_bytes(
