@@ -9,6 +9,7 @@ from pathlib import Path
 from pdkit.errors import Finding, RecipeError, UsageError
 from pdkit.plan.plan import Plan, make_plan
 from pdkit.recipe.load import Loaded, load
+from pdkit.rules.accepting import UNUSED
 from pdkit.rules.catalogue import check
 
 
@@ -24,7 +25,14 @@ class Checked:
 def planned(file: Path, sets: tuple[str, ...] = ()) -> list[tuple[Loaded, Plan, list[Finding]]]:
     """Every recipe of a file with its plan and findings; RecipeError when it cannot be read or planned."""
     plans = [(loaded, make_plan(loaded)) for loaded in load(file, sets)]
-    return [(loaded, plan, check(plan, loaded.source)) for loaded, plan in plans]
+    found = [check(plan, loaded.source) for loaded, plan in plans]
+    unused = {one for findings in found for one in findings if one.code == UNUSED and one.severity == "warning"}
+    # not every recipe of a matrix need break a rule that the file ignores
+    used = {one for one in unused if not all(one in findings for findings in found)}
+    return [
+        (loaded, plan, [one for one in findings if one not in used])
+        for (loaded, plan), findings in zip(plans, found, strict=True)
+    ]
 
 
 def checked_files(paths: Iterable[Path], sets: tuple[str, ...] = ()) -> Iterator[Checked]:

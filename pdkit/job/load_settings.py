@@ -43,6 +43,8 @@ class LoadSettings(BaseModel):
     """Requests of a point = this x concurrency."""
     warmup_per_concurrency: NotNegative = 1
     """Requests before a point = this x concurrency: 1 is one full wave."""
+    random_range_ratio: float = 0.0
+    """As the load tool takes it; what is not fixed there is found in the lengths, and voids the point."""
     repeats: Positive = 1
     """How often each point is measured."""
     seed: NotNegative = 1

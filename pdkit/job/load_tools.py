@@ -63,7 +63,7 @@ def _vllm_bench(
         "random-input-len": settings.isl,
         "random-output-len": settings.osl,
         # 0 is fixed here: lengths lie in [L(1-r), L(1+r)]. In the tools where they lie in [rL, L], 1 is fixed.
-        "random-range-ratio": "0.0",
+        "random-range-ratio": settings.random_range_ratio,
         "random-prefix-len": 0,
         "num-prompts": requests,
         "max-concurrency": concurrency,

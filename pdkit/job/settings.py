@@ -58,6 +58,7 @@ def load_settings(deployment: Deployment) -> LoadSettings:
         template_tokens=load.template_tokens,
         prompts_per_concurrency=recipe.sweep.prompts_per_concurrency,
         warmup_per_concurrency=recipe.sweep.warmup_per_concurrency,
+        random_range_ratio=recipe.sweep.random_range_ratio or 0.0,
         repeats=recipe.sweep.repeats,
         gpus=deployment.plan["gpus_allocated"],
         gpus_by_role={role: one["gpus_per_endpoint"] * one["endpoints"] for role, one in roles.items()},

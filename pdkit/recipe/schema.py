@@ -227,6 +227,10 @@ class GateSpec(Spec):
     """More answers cut at `max_tokens` than this fail the gate."""
     max_empty_share: Share = 0.0
     """More empty answers than this fail the gate."""
+    min_acceptance: Share = 0.2
+    """With MTP: least share of drafted tokens that is accepted while the gate asks; 0 judges nothing."""
+    min_kv_mb_s: Annotated[float, Field(ge=0.0, strict=True)] = 0.0
+    """Least MB/s of KV that a decode rank receives during its transfers, by NIXL's own counters; 0 judges nothing."""
     data: str | None = None
     """GSM8K test file; the public one, fetched by its sha256, when left out. `{pdkit}` is pdkit's own folder."""
     shots: str | None = None
@@ -250,6 +254,8 @@ class SweepSpec(Spec):
     """Requests before a point = this x concurrency; one full wave by default."""
     repeats: Positive = 1
     """How often each point is measured."""
+    random_range_ratio: Share | None = None
+    """The load tool's own setting, for a recipe that comes from elsewhere; left out, lengths are fixed."""
 
 
 class InfraSpec(Spec):

@@ -7,7 +7,17 @@ from dataclasses import replace
 from pdkit.errors import Finding
 from pdkit.plan.plan import Plan
 from pdkit.recipe.source import Source
-from pdkit.rules import capacity, flags, graphs, pairing, placement, ports
+from pdkit.rules import (
+    accepting,
+    capacity,
+    evaluation,
+    flags,
+    graphs,
+    measurement,
+    pairing,
+    placement,
+    ports,
+)
 from pdkit.rules.rule import Case, Rule
 
 RULES: tuple[Rule, ...] = (
@@ -34,13 +44,30 @@ RULES: tuple[Rule, ...] = (
     capacity.gate_fits_length,
     flags.flag_values_fit,
     pairing.mtp_has_a_head,
+    evaluation.thinking_has_room,
+    evaluation.thinking_is_asked_by_chat,
+    evaluation.gate_can_fail,
+    evaluation.enough_questions,
+    evaluation.gate_is_crowded,
+    measurement.range_ratio_is_the_tools,
+    measurement.enough_prompts,
+    measurement.tokens_are_streamed,
+    measurement.prompts_are_unique,
+    measurement.acceptance_is_judged,
+    measurement.gpus_are_counted,
+    accepting.ignores_are_needed,  # the last: it looks at what the others have found
 )
+NEVER_ACCEPTED = frozenset(f"PD{number:03d}" for number in (1, 2, 3, 4, 9, 10, 11, 12, 13, 14, 15, 17, 18, 20, 23, 99))
+"""Where one of these does not hold, nothing starts, no request succeeds, or answers are wrong: no reason helps."""
+ACCEPTABLE = {rule.code: rule.code not in NEVER_ACCEPTED for rule in RULES}
 
 
 def check(plan: Plan, source: Source) -> list[Finding]:
-    """Run every rule over a plan; what the recipe ignores, with its reason, comes back as info."""
-    accepted = {entry.code: entry.reason for entry in plan.recipe.ignore}
-    found = [finding for rule in RULES for finding in rule.findings(Case(plan, source))]
+    """Run every rule over a plan; what the recipe ignores, with its reason, comes back as info where it may."""
+    accepted = {entry.code: entry.reason for entry in plan.recipe.ignore if ACCEPTABLE.get(entry.code)}
+    found: list[Finding] = []
+    for rule in RULES:
+        found += rule.findings(Case(plan, source, ACCEPTABLE, frozenset(one.code for one in found)))
     unique = list(dict.fromkeys(found))
     return [_accept(finding, accepted[finding.code]) if finding.code in accepted else finding for finding in unique]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from pdkit.errors import Finding, Severity
 from pdkit.plan.plan import Plan, RolePlan
@@ -18,6 +18,16 @@ class Case:
 
     plan: Plan
     source: Source
+    acceptable: Mapping[str, bool] = field(default_factory=dict)
+    """Every code, and whether a recipe may accept it."""
+    found: frozenset[str] = frozenset()
+    """Codes that the rules before this one have found."""
+
+    @property
+    def generating(self) -> RolePlan:
+        """The role that generates: decode, or agg."""
+        roles = self.plan.roles
+        return roles["decode"] if "decode" in roles else roles["agg"]
 
     @property
     def pair(self) -> tuple[RolePlan, RolePlan] | None:

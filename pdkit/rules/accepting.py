@@ -1,0 +1,49 @@
+"""The rule about `ignore:` itself: what is accepted must be there, and must be something that can be accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdkit.recipe.load import nearest
+from pdkit.rules.rule import Case, Hit, rule
+
+UNUSED = "PD099"
+
+
+@rule(
+    UNUSED,
+    "What is ignored is there and may be ignored",
+    "An `ignore:` that no longer matches hides the next fault of its kind, and one with a mistyped code hides "
+    "nothing. A finding after which no request could work, or every answer could be wrong, cannot be accepted.",
+)
+def ignores_are_needed(case: Case) -> Iterator[Hit]:
+    """Each entry of `ignore:`; one that a base brings along may be unused, and so may one of a few variants."""
+    for index, entry in enumerate(case.plan.recipe.ignore):
+        path, may = ("ignore", index, "code"), case.acceptable.get(entry.code)
+        if entry.code.startswith("PD1"):
+            yield Hit(
+                message=f"{entry.code} says that the file is not a recipe, which cannot be accepted",
+                path=path,
+                fix="remove it",
+            )
+        elif may is None:
+            yield Hit(message=f"no rule has the code {entry.code}", path=path, fix=nearest(entry.code, case.acceptable))
+        elif not may:
+            yield Hit(
+                message=f"{entry.code} cannot be accepted: nothing works where it does not hold",
+                path=path,
+                fix="remove it and mend what it finds; `pdkit run --force` runs in spite of findings",
+            )
+        elif entry.code not in case.found and _written_here(case, index):
+            yield Hit(
+                message=f"{entry.code} is ignored and does not occur",
+                path=path,
+                fix="remove it",
+                severity="warning",
+            )
+
+
+def _written_here(case: Case, index: int) -> bool:
+    """Whether the entry stands in the recipe itself or on the command line, not in a file that is extended."""
+    place = case.source.at(("ignore", index, "code"))
+    return place.startswith("--set ") or place.rsplit(":", 2)[0] == case.source.file
