@@ -34,10 +34,11 @@ def load(path: FilePath, sets: tuple[str, ...] = (), read: ReadText = read_file)
     Raises RecipeError with every fault: PD101-PD108 from reading, PD103 unknown key, PD104 wrong value, PD109 a value
     that is missing, PD110 a flag or variable that pdkit owns, PD111 roles that do not fit together.
     """
-    return [Loaded(_validate(source), source) for source in load_sources(path, sets, read)]
+    return [Loaded(validated(source), source) for source in load_sources(path, sets, read)]
 
 
-def _validate(source: Source) -> Recipe:
+def validated(source: Source) -> Recipe:
+    """The recipe of a source; RecipeError with every fault, as `load` says."""
     try:
         recipe = Recipe.model_validate(source.data)
     except ValidationError as error:
@@ -94,7 +95,7 @@ def _finding(detail: ErrorDetails, path: Path, source: Source) -> Finding:
     """One pydantic error in a recipe's words."""
     kind, dotted = detail["type"], ".".join(map(str, path))
     if kind == "extra_forbidden":
-        names = _field_names(path[:-1])
+        names = field_names(path[:-1])
         message = f"`{path[-1]}` is not a setting of {_place(path[:-1])}"
         return Finding("PD103", "error", message, source.at(path, key=True), nearest(str(path[-1]), names))
     if kind == "missing":
@@ -138,7 +139,7 @@ def _written_path(loc: tuple[str | int, ...], source: Source) -> Path:
     path: list[str | int] = []
     here: Any = source.data
     for part in loc:
-        if isinstance(here, dict) and (part in here or part in _field_names(tuple(path))):
+        if isinstance(here, dict) and (part in here or part in field_names(tuple(path))):
             path.append(part)
             here = here.get(str(part))
         elif isinstance(here, list) and isinstance(part, int):
@@ -151,7 +152,7 @@ def _place(path: Path) -> str:
     return f"`{'.'.join(map(str, path))}`" if path else "a recipe"
 
 
-def _field_names(path: Path) -> list[str]:
+def field_names(path: Path) -> list[str]:
     """The names that the schema allows under `path`."""
     model: Any = Recipe
     for part in path:

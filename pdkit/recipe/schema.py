@@ -132,6 +132,8 @@ class Settings(Spec):
 
     mtp: Annotated[int, Field(ge=0, le=64, strict=True)] | None = None
     """Speculative tokens of the model's own MTP head; 0 is off. Prefill follows decode unless it says otherwise."""
+    speculative: dict[str, Any] = {}
+    """More of `--speculative-config`, such as `method: eagle3` and its `model`; `mtp` is then its number of tokens."""
     block_size: Literal["auto", "natural"] | Positive | None = None
     """Tokens per KV block. `auto` agrees on one size and pins it on both roles; `natural` leaves vLLM to itself."""
     dtype: str | None = None

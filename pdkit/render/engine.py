@@ -200,8 +200,9 @@ def _worker_flags(plan: Plan, role: RolePlan, process: Process, mine: ProcessPor
     yield from _cache_flags(role)
     yield from _size_flags(role)
     if role.mtp:
-        config = {"method": "mtp", "num_speculative_tokens": role.mtp}
-        yield Flag("--speculative-config", json.dumps(config), f"MTP {role.mtp}, the same on both roles")
+        config = {"method": "mtp", "num_speculative_tokens": role.mtp, **role.settings.speculative}
+        method = "MTP" if config["method"] == "mtp" else config["method"]
+        yield Flag("--speculative-config", json.dumps(config), f"{method} {role.mtp}, the same on both roles")
     if role.kv_transfer:
         yield Flag("--kv-transfer-config", json.dumps(kv_transfer_config(role, role.kv_transfer)), "KV over NIXL")
     table = flag_table(recipe.engine.vllm)

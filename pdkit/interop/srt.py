@@ -1,0 +1,65 @@
+"""`read_srt`: one srt-slurm file to pdkit recipes, one per variant, each part with its place in the original."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pdkit.errors import RecipeError
+from pdkit.interop.convert import convert, why_dropped
+from pdkit.interop.draft import Draft
+from pdkit.interop.reader import Read, read_recipe
+from pdkit.interop.shorten import shortened
+from pdkit.interop.text import recipe_text
+from pdkit.interop.types import Imported
+from pdkit.interop.variants import variants
+from pdkit.recipe.load import validated
+
+SHAPES = ({"backend", "resources"}, {"roles"}, {"base"}, {"engine", "resources"})
+"""Keys at the top of a file that only srt-slurm recipes have together."""
+
+
+def is_srt(data: object) -> bool:
+    """Whether plain data has the shape of an srt-slurm recipe, of either schema."""
+    if not isinstance(data, dict) or data.get("schema") == 1 or {"prefill", "decode", "agg", "extends"} & data.keys():
+        return False
+    return any(shape <= data.keys() for shape in SHAPES)
+
+
+def read_srt(path: Path) -> tuple[Imported, ...]:
+    """Every variant of an srt-slurm file as a pdkit recipe.
+
+    Raises RecipeError: PD101, PD102 and PD105 for what is not YAML, PD120 for variants that do not expand, PD122 for
+    an engine other than vLLM, and with every fault when a variant cannot be said as a recipe at all.
+    """
+    return tuple(_imported(read_recipe(name, source)) for name, source in variants(path))
+
+
+def _imported(read: Read) -> Imported:
+    draft = convert(read.recipe)
+    for where in read.reading.unread():
+        why = why_dropped(where)
+        if why is not None:
+            draft.note("dropped", where, why)
+    findings = tuple(dict.fromkeys((*read.reading.findings, *draft.findings)))
+    try:
+        recipe = validated(draft.source)
+    except RecipeError as error:
+        raise RecipeError.of(*dict.fromkeys((*findings, *error.findings))) from None
+    return Imported(
+        name=recipe.name,
+        recipe=recipe,
+        source=draft.source,
+        text=recipe_text(shortened(draft.data), _heading(read, draft)),
+        srt=read.recipe,
+        notes=tuple(sorted(set(draft.notes), key=draft.notes.index)),
+        findings=findings,
+    )
+
+
+def _heading(read: Read, draft: Draft) -> list[str]:
+    """The comment at the head of a converted recipe: where it comes from and what it does not carry over."""
+    file = Path(draft.source.file).name
+    variant = f" ({read.recipe.variant})" if read.recipe.variant else ""
+    lines = [f"Imported from {file}{variant} by pdkit import."]
+    lines += [f"{note.kind}: {note.what}: {note.why}" for note in draft.notes if note.kind != "added"]
+    return list(dict.fromkeys(lines))
