@@ -18,7 +18,7 @@ from zipfile import Path as ZipPath
 
 from pdkit.errors import PdkitError, UsageError
 from pdkit.facts.extract_types import Module, Package, Spec, fields_of
-from pdkit.facts.extract_values import choices_of, connectors, extra_keys, keys_of, keys_of_dict, kind_of
+from pdkit.facts.extract_values import KV_PARTS, choices_of, connectors, extra_keys, keys_of, keys_of_dict, kind_of
 from pdkit.files import write_text
 from pdkit.paths import facts_folder
 
@@ -217,7 +217,7 @@ def facts_text(version: str, source: str, package: Package) -> str:
     """The facts of one vLLM as JSON, one option a line: same sources, same bytes."""
     options = sorted(serve_options(package).items())
     flags = ",\n".join(f"  {json.dumps(name)}: {json.dumps(_entry(name, one, package))}" for name, one in options)
-    extra = extra_keys(_sources(package.root / "vllm" / "distributed"))
+    extra = extra_keys([file for part in KV_PARTS for file in _sources(package.root / "vllm" / part)])
     names = textwrap.fill(json.dumps(environment(package))[1:-1], 118, break_long_words=False)
     head = f'{{"vllm": {json.dumps(version)},\n"source": {json.dumps(source)},\n'
     kv = f'"connectors": {json.dumps(connectors(package))},\n"connector_keys": {json.dumps(extra)},\n'

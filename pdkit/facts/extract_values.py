@@ -15,6 +15,8 @@ DICTS = {"speculative-config": ("vllm.config.speculative", "SpeculativeConfig")}
 """Options that are declared as any mapping, and are then given to this class as keywords."""
 MOST_DEPTH = 3
 """Mappings inside one another that are followed: `compilation-config.pass_config.fuse_norm_quant`."""
+KV_PARTS = ("distributed", "v1")
+"""Folders of vLLM in which `kv_connector_extra_config` is read."""
 _FACTORY = "vllm.distributed.kv_transfer.kv_connector.factory"
 _EXTRA = re.compile(r"""extra_config(?:\.get)?[(\[]\s*["'](\w+)["']""")
 _PLAIN = ("bool", "int", "float", "str")

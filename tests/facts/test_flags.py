@@ -364,6 +364,7 @@ SOURCES = {
     "vllm/config/kernel.py": 'HIDDEN = "both"\nOld = Literal["b"]\nBackend = Literal["a", Old, "both"]\n',
     "vllm/config/speculative.py": "@config\nclass SpeculativeConfig:\n    num_speculative_tokens: int = None\n",
     "vllm/distributed/kv_transfer/kv_connector/factory.py": FACTORY,
+    "vllm/v1/outputs.py": "",
     "vllm/distributed/nixl.py": 'c.get_from_extra_config("lease", 1)\nextra_config.get("ttl")\nextra_config["port"]\n',
     "vllm/methods.py": 'Methods = Literal["awq", "fp8"]\n',
     "vllm/envs.py": 'environment_variables = {"VLLM_PORT": lambda: 1, "NO_COLOR": lambda: 2}\n',

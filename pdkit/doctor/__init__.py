@@ -1,0 +1,1 @@
+"""Checks of a machine: what a recipe needs from this node and its engines."""
