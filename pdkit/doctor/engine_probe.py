@@ -29,7 +29,7 @@ KV_PARTS = ("distributed", "v1")
 _VLLM_READ = re.compile(r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](VLLM_[A-Z0-9_]+)["']""")
 _EXTRA = re.compile(r"""extra_config(?:\.get)?[(\[]\s*["'](\w+)["']""")
 _DYN = re.compile(r"(?<![A-Z0-9_])DYN_[A-Z0-9_]*[A-Z0-9]")
-_DYN_IN_BINARY = re.compile(rb"DYN_(?:(?!DYN_)[A-Z0-9_])*[A-Z0-9]")
+_DYN_IN_BINARY = re.compile(rb"DYN_(?:(?!DYN_)[A-Z0-9_])+")
 _PLAIN = {"bool": "bool", "int": "int", "float": "float", "str": "str", "dict": "json", "list": "list", "tuple": "list"}
 
 
@@ -221,7 +221,10 @@ def dynamo_facts() -> dict[str, Any]:
 
 
 def _binary_names(root: Path, known: set[str]) -> Iterator[str]:
-    """Names inside Dynamo's Rust library, where texts lie side by side: one that only ends in more is the shorter."""
+    """Names inside Dynamo's Rust library, where texts lie side by side: one that only ends in more is the shorter.
+
+    A name that ends in `_` is the prefix of a family, such as `DYN_RUNTIME_`.
+    """
     found = {name.decode() for file in root.glob("*.so") for name in _DYN_IN_BINARY.findall(file.read_bytes())}
     for name in found:
         stems = (name[:end] for end in range(len("DYN_") + 1, len(name)))

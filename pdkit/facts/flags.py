@@ -41,6 +41,8 @@ class Flag:
     """Whether `--no-<name>` exists; a bool flag without it can only be given or left out."""
     server: bool = False
     """Whether it belongs to the HTTP server of `vllm serve`: Dynamo's workers refuse it."""
+    keys: Mapping[str, Any] | None = None
+    """What a JSON value may hold: key -> its `type`, `choices` and own `keys`; None when any key is accepted."""
 
     def allows(self, value: str | float) -> bool:
         """Whether `value` is among the choices, as the engine compares them."""
@@ -58,7 +60,11 @@ class FlagTable:
     """Whether the version that was asked for is this release or a patch of it; otherwise flags may differ."""
     flags: Mapping[str, Flag]
     env: frozenset[str] = frozenset()
-    """Variables that this vLLM reads; empty in a table of Dynamo."""
+    """Variables that this engine reads; one that ends in `_` is the prefix of a family."""
+    connectors: tuple[str, ...] = ()
+    """KV connectors: of vLLM all that it registers, of Dynamo those with which it pairs prefill and decode."""
+    connector_keys: frozenset[str] = frozenset()
+    """Keys of `kv_connector_extra_config` that some connector of this vLLM reads."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Other spelling -> name: `tp` -> `tensor-parallel-size`."""
 
@@ -88,15 +94,19 @@ def flag_table(vllm_version: str, at: str | None = None) -> FlagTable:
     `at` is where the recipe names the version. Raises RecipeError for what is not a version, such as `latest`.
     """
     minor, exact = _nearest("vllm", vllm_version, at)
-    data = _read("vllm", minor)
-    return _table(data["vllm"], data["flags"], exact=exact, env=frozenset(data["env"]))
+    return _release("vllm", minor, "flags", exact=exact)
 
 
 def dynamo_table(dynamo_version: str, part: Part, at: str | None = None) -> FlagTable:
     """The own flags of Dynamo's frontend or vLLM worker; a worker also takes vLLM's flags that are not `server`."""
     minor, exact = _nearest("dynamo", dynamo_version, at)
-    data = _read("dynamo", minor)
-    return _table(data["dynamo"], data[part], exact=exact)
+    return _release("dynamo", minor, part, exact=exact)
+
+
+def nixl_variables() -> tuple[str, frozenset[str]]:
+    """The release of NIXL that is known, and the variables that it and the UCX inside it read."""
+    data = _read("nixl", max((path.stem for path in facts_folder("nixl").glob("[0-9]*.json")), key=_minor))
+    return data["nixl"], frozenset(data["env"])
 
 
 def lookup(name: str, table: FlagTable) -> Flag | None:
@@ -155,12 +165,19 @@ def _nearest(engine: Engine, version: str, at: str | None) -> tuple[str, bool]:
 
 
 @cache
-def _read(engine: Engine, stem: str) -> dict[str, Any]:
+def _read(engine: Engine | Literal["nixl"], stem: str) -> dict[str, Any]:
     data: dict[str, Any] = json.loads((facts_folder(engine) / f"{stem}.json").read_text(encoding="utf-8"))
     return data
 
 
-def _table(version: str, entries: dict[str, Any], *, exact: bool, env: frozenset[str] = frozenset()) -> FlagTable:
+@cache
+def _release(engine: Engine, minor: str, part: str, *, exact: bool) -> FlagTable:
+    data = _read(engine, minor)
+    return table_of(data[engine], data, data[part], exact=exact)
+
+
+def table_of(version: str, data: dict[str, Any], entries: dict[str, Any], *, exact: bool) -> FlagTable:
+    """A table out of the flags `entries` and the rest of the facts of one engine."""
     flags = {
         name: Flag(
             name=name,
@@ -168,8 +185,16 @@ def _table(version: str, entries: dict[str, Any], *, exact: bool, env: frozenset
             choices=tuple(entry.get("choices", ())),
             negatable=entry["type"] == "bool" and entry.get("no", True),
             server=entry.get("server", False),
+            keys=entry.get("keys"),
         )
         for name, entry in entries.items()
     }
-    aliases = {alias: name for name, entry in entries.items() for alias in entry.get("aliases", ())}
-    return FlagTable(version=version, exact=exact, flags=flags, env=env, aliases=aliases)
+    return FlagTable(
+        version=version,
+        exact=exact,
+        flags=flags,
+        env=frozenset(data.get("env", ())),
+        connectors=(*data.get("connectors", ()), *data.get("wrappers", ())),
+        connector_keys=frozenset(data.get("connector_keys", ())),
+        aliases={alias: name for name, entry in entries.items() for alias in entry.get("aliases", ())},
+    )
