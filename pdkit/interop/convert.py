@@ -13,7 +13,7 @@ from pdkit.interop.reading import dotted
 from pdkit.interop.settings import Settings
 from pdkit.interop.types import SrtRecipe
 from pdkit.interop.workload import put_workload
-from pdkit.recipe.owned import OWNED_ENV, OWNED_FLAGS, flag_name
+from pdkit.recipe.owned import OWNED_FLAGS, flag_name
 from pdkit.recipe.yaml_marks import Path
 
 HARDWARE = {"gb300": "gb300-nvl72", "gb200": "gb200-nvl72"}
@@ -24,6 +24,7 @@ DROPPED = {
     "frontend": "pdkit starts Dynamo's frontend alone, without a balancer before it",
     "setup_script": "pdkit runs no script in the container: build it into the image",
     "srun_options": "pdkit's steps take no further srun options",
+    "dynamo.request_plane": "pdkit's request plane is TCP",
     "dynamo": "pdkit installs nothing: the image must hold Dynamo",
     "backend.mooncake_kv_store": "pdkit starts no Mooncake master",
     "services": "pdkit starts etcd and NATS on the first node, and no other services",
@@ -63,10 +64,7 @@ def convert(recipe: SrtRecipe) -> Draft:
     hardware = _put_hardware(draft, recipe)
     model = model_facts(facts, "") if facts else None
     for role in recipe.roles.values():
-        Settings(draft, role, model, hardware, table).fill()
-        for name, value in recipe.environment.items():
-            if name not in role.env and name not in OWNED_ENV:
-                draft.put((role.role, "env", name), value, ("environment", name))
+        Settings(draft, role, recipe.environment, model=model, hardware=hardware, table=table).fill()
     put_workload(draft, recipe)
     _put_cluster(draft, recipe)
     return draft

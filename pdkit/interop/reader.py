@@ -13,7 +13,9 @@ from pdkit.interop.types import SrtBenchmark, SrtRecipe
 from pdkit.recipe.source import Source
 
 REFUSED = "PD122"
-_TAG = re.compile(r":v?([0-9]+\.[0-9]+(?:\.[0-9]+)?[^\s:@]*)$")
+_TAG = re.compile(r":v?([0-9]+\.[0-9]+(?:\.[0-9]+)?[^\s:@-]*)(?:-[^\s:@]*)?$")
+UNTAGGED = "0.1.dev"
+"""What a build without git tags calls itself; it says nothing about the version."""
 SLURM = ("account", "partition", "qos", "time_limit")
 """Settings of `slurm` that have a counterpart."""
 _PLACEHOLDER = re.compile(r"\{[A-Za-z_]\w*\}")
@@ -139,7 +141,7 @@ def _dynamo(reading: Reading) -> str | None:
 def _vllm(reading: Reading, container: str | None) -> str | None:
     """vLLM's version as `identity` states it, else out of the image's tag."""
     stated = reading.text("identity", "frameworks", "vllm")
-    if stated and re.match(r"v?[0-9]+\.[0-9]+", stated):
+    if stated and re.match(r"v?[0-9]+\.[0-9]+", stated) and not stated.startswith(UNTAGGED):
         return stated.removeprefix("v")
     match = _TAG.search(container or "") if "vllm-openai" in (container or "") else None
     return match[1] if match else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pdkit.errors import Finding
+from pdkit.errors import Finding, Severity
 from pdkit.recipe.source import Source
 from pdkit.recipe.yaml_marks import Path
 
@@ -40,9 +40,11 @@ class Reading:
             here = here.get(part) if isinstance(here, dict) else None
         return here
 
-    def fault(self, path: Path, message: str, fix: str, *, code: str = CODE, key: bool = False) -> None:
-        """Record an error at a part of the original."""
-        self.findings.append(Finding(code, "error", message, self.source.at(path, key=key), fix))
+    def fault(
+        self, path: Path, message: str, fix: str, *, code: str = CODE, key: bool = False, severity: Severity = "error"
+    ) -> None:
+        """Record a fault of a part of the original."""
+        self.findings.append(Finding(code, severity, message, self.source.at(path, key=key), fix))
 
     def count(self, *path: str, default: int, least: int = 0) -> int:
         """A whole number of at least `least`; digits in quotes count, as the peer's own schema takes them."""

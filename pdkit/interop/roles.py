@@ -88,13 +88,21 @@ def _role(reading: Reading, where: _Where, gpus_per_node: int, prefill: SrtRole 
         env={key: plain(reading.raw(*where.env, key)) for key in env},
         kv_transfer=connector,
     )
-    if role.topology.gpus != gpus:
-        place = reading.source.values
-        key = next((keys[flag] for flag in PARALLEL if flag in keys), "")
-        path = (*where.flags, key) if (*where.flags, key) in place else where.gpus
-        message = f"{where.role}: {role.topology} takes {role.topology.gpus} GPUs, a worker has {gpus}"
-        reading.fault(path, message, "make TP x DP x PP and the GPUs of a worker agree", code=GPUS)
+    _check_gpus(reading, where, role)
     return role
+
+
+def _check_gpus(reading: Reading, where: _Where, role: SrtRole) -> None:
+    """TP x DP x PP against the GPUs of a worker; without DP the peer launches what is too small, and GPUs idle."""
+    takes = role.topology.gpus
+    if takes == role.gpus:
+        return
+    key = next((role.flag_keys[flag] for flag in PARALLEL if flag in role.flag_keys), "")
+    path = (*where.flags, key) if key else where.gpus
+    idle = takes < role.gpus and "data-parallel-size" not in role.flag_keys
+    message = f"{where.role}: {role.topology} takes {takes} GPUs, a worker has {role.gpus}"
+    fix = "make TP x DP x PP and the GPUs of a worker agree"
+    reading.fault(path, message, fix, code=GPUS, severity="warning" if idle else "error")
 
 
 def _nodes(reading: Reading, where: _Where) -> int:
@@ -205,7 +213,9 @@ def _size(reading: Reading, where: _Where, flags: dict[str, Any], keys: dict[str
     if number is None or not 1 <= number <= MOST:
         reading.fault(path, f"{where.role}: `{keys[flag]}` should be a number from 1 to {MOST}", "check the value")
         return 1
-    if isinstance(value, str) and "data-parallel-size" in keys:
+    frontend = reading.source.data.get("frontend")
+    direct = isinstance(frontend, dict) and frontend.get("type") == "vllm"  # which computes nothing
+    if isinstance(value, str) and "data-parallel-size" in keys and not direct:
         message = f"{where.role}: `{keys[flag]}` is text; srt-slurm computes with it and fails inside the job"
         reading.fault(path, message, f"write {number} without quotes")
     return number

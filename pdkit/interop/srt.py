@@ -44,7 +44,7 @@ def _imported(read: Read) -> Imported:
     try:
         recipe = validated(draft.source)
     except RecipeError as error:
-        raise RecipeError.of(*dict.fromkeys((*findings, *error.findings))) from None
+        raise RecipeError.of(*dict.fromkeys((*error.findings, *findings))) from None
     return Imported(
         name=recipe.name,
         recipe=recipe,

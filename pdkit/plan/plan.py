@@ -120,14 +120,14 @@ class Plan:
         return 1 + max((process.node for process in self.placement), default=-1)
 
 
-def make_plan(loaded: Loaded) -> Plan:
-    """Plan one recipe.
+def make_plan(loaded: Loaded, model: ModelFacts | None = None) -> Plan:
+    """Plan one recipe, with the facts of the model that it names, or those given.
 
     Raises RecipeError: PD112 and PD114 for unknown facts, PD113 for a model config that lacks a field, PD115 for a
     dtype whose width is unknown.
     """
     recipe, source = loaded.recipe, loaded.source
-    model = model_facts(recipe.model.facts, source.at(("model", "facts")))
+    model = model or model_facts(recipe.model.facts, source.at(("model", "facts")))
     hardware = _hardware(recipe.hardware, source)
     drafts = {role: _draft(loaded, role, model, hardware) for role in recipe.roles()}
     agreed, why = _agree(drafts)
