@@ -74,11 +74,8 @@ def engine_environment(plan: Plan, engines: Path | None) -> dict[str, str]:
 
     Raises UsageError when there is no environment with the engines.
     """
-    found = engines or _engines_folder()
-    folder = found.absolute() if found else None
+    folder = engines_folder(engines)
     environment = {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"} if folder else {}
-    if folder and not (folder / "bin" / "python3").is_file():
-        raise UsageError(f"{folder} is not a Python environment", fix="make engines")
     if plan.hardware.device == "cpu":
         if folder is None:
             raise UsageError("no engines on this machine: .venv-vllm is not there", fix="make engines")
@@ -88,11 +85,17 @@ def engine_environment(plan: Plan, engines: Path | None) -> dict[str, str]:
     return environment
 
 
-def _engines_folder() -> Path | None:
-    """The engines' environment: $PDKIT_ENGINES, else `.venv-vllm` here or beside pdkit's own environment."""
-    given = os.environ.get("PDKIT_ENGINES")
-    places = [Path(given)] if given else [Path.cwd() / ".venv-vllm", Path(sys.prefix).parent / ".venv-vllm"]
-    return next((place for place in places if place.is_dir()), Path(given) if given else None)
+def engines_folder(given: Path | None) -> Path | None:
+    """The engines' environment: the one given, else $PDKIT_ENGINES, else `.venv-vllm` here or beside pdkit's own.
+
+    Raises UsageError when what is there is no Python environment.
+    """
+    told = os.environ.get("PDKIT_ENGINES")
+    places = [Path(told)] if told else [Path.cwd() / ".venv-vllm", Path(sys.prefix).parent / ".venv-vllm"]
+    found = given or next((place for place in places if place.is_dir()), Path(told) if told else None)
+    if found and not (found / "bin" / "python3").is_file():
+        raise UsageError(f"{found.absolute()} is not a Python environment", fix="make engines")
+    return found.absolute() if found else None
 
 
 def _only(recipe: Path, sets: tuple[str, ...]) -> tuple[Loaded, Plan, list[Finding]]:

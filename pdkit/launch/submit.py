@@ -18,6 +18,7 @@ from pdkit.errors import ClusterError, Finding, FindingsError, UsageError
 from pdkit.launch.clusters import Cluster, choose_cluster
 from pdkit.launch.jobs import Job, own_live_jobs
 from pdkit.launch.record import read_json, submissions
+from pdkit.launch.rehearsal import MOCKER, environment_of, equip, rehearsed
 from pdkit.launch.slurm import Options, RefusedError, refuse_secrets, submit, test_only
 from pdkit.plan.plan import Plan, make_plan
 from pdkit.recipe.load import Loaded, load
@@ -29,6 +30,17 @@ LOCK_SECONDS = 120
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 Planned = tuple[Loaded, Plan, list[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """Says that played engines take the place of the real ones, and where Dynamo and the load tool are."""
+
+    engines: Path | None = None
+
+    def options(self, folder: Path, options: Options) -> Options:
+        """`options` with the environment that puts the played engines first."""
+        return replace(options, environment={**options.environment, **environment_of(folder, self.engines)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +73,25 @@ def planned_for(recipe: Path, sets: tuple[str, ...], cluster: Cluster | None) ->
     return found
 
 
-def submit_recipes(planned: list[Planned], output: Path, options: Options, *, again: bool) -> Iterator[Submission]:
+def submit_recipes(
+    planned: list[Planned], output: Path, options: Options, *, again: bool, rehearsal: Rehearsal | None = None
+) -> Iterator[Submission]:
     """Submit each recipe as a job of its own; what the same lock does already is told instead, unless `again`."""
+    played = MOCKER if rehearsal else None
     for loaded, plan, findings in planned:
         with _alone(output):
-            files = rendered_files(plan, loaded.source, findings)
+            files = rendered_files(plan, loaded.source, findings, played)
             refuse_secrets(files)
             same = None if again else _live_with_lock(json.loads(files["lock.json"])["digest"])
             if same is not None:
                 yield Submission(folder=same.folder or Path(), job=same.id, state=same.state, nodes=plan.nodes)
                 continue
             folder = next_run_folder(output, plan)
-            write_run_folder(folder, plan, loaded.source, findings)
+            write_run_folder(folder, plan, loaded.source, findings, played)
             try:
-                job = submit(folder, options)
+                if rehearsal:
+                    equip(folder)
+                job = submit(folder, rehearsal.options(folder, options) if rehearsal else options)
             except (RefusedError, UsageError):
                 shutil.rmtree(folder)  # nothing has run, and nothing will
                 raise
@@ -113,6 +130,8 @@ def resume(folder: Path, options: Options) -> Submission:
                 return Submission(folder=folder, job=job.id, state=job.state, nodes=nodes)
         if _finished(folder):
             raise UsageError("nothing is missing in this run", at=str(folder), fix=f"pdkit report {folder}")
+        if rehearsed(folder):
+            options = Rehearsal().options(folder, options)
         return Submission(folder=folder, job=submit(folder, options), state="SUBMITTED", nodes=nodes)
 
 

@@ -23,19 +23,23 @@ from pdkit.render.script import scripts
 EXECUTABLE = (".sh", ".sbatch")
 
 
-def rendered_files(plan: Plan, source: Source, findings: Iterable[Finding]) -> dict[str, str]:
+def rendered_files(
+    plan: Plan, source: Source, findings: Iterable[Finding], rehearsal: str | None = None
+) -> dict[str, str]:
     """All text files of the run folder by their path; same recipe, same bytes."""
     recipe_text = yaml.safe_dump(source.data, sort_keys=False, allow_unicode=True, width=120)
     return {
         "recipe.yaml": recipe_text,
         "plan.json": to_json(plan_data(plan, findings)),
-        "lock.json": to_json(lock_data(plan, recipe_text)),
+        "lock.json": to_json(lock_data(plan, recipe_text, rehearsal)),
         **scripts(plan),
     }
 
 
-def write_run_folder(folder: Path, plan: Plan, source: Source, findings: Iterable[Finding]) -> None:
-    """Write the run folder as a whole: it appears complete or not at all.
+def write_run_folder(
+    folder: Path, plan: Plan, source: Source, findings: Iterable[Finding], rehearsal: str | None = None
+) -> None:
+    """Write the run folder as a whole: it appears complete or not at all. `rehearsal` is the lock's.
 
     Raises UsageError when `folder` exists and is not empty, or cannot be written.
     """
@@ -47,7 +51,7 @@ def write_run_folder(folder: Path, plan: Plan, source: Source, findings: Iterabl
     except OSError as error:
         raise _cannot_be_written(folder, error) from None
     try:
-        for name, text in rendered_files(plan, source, findings).items():
+        for name, text in rendered_files(plan, source, findings, rehearsal).items():
             write_text(building / name, text, mode=0o755 if name.endswith(EXECUTABLE) else 0o644)
         for name, file in accuracy_files(plan, source).items():
             (building / "accuracy").mkdir(exist_ok=True)

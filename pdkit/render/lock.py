@@ -19,8 +19,11 @@ def sha256(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def lock_data(plan: Plan, recipe_text: str) -> dict[str, Any]:
-    """The content of `lock.json`; its `digest` covers all the rest."""
+def lock_data(plan: Plan, recipe_text: str, rehearsal: str | None = None) -> dict[str, Any]:
+    """The content of `lock.json`; its `digest` covers all the rest.
+
+    `rehearsal` names what plays the engines' part: a run of it is another one than the measurement of the same recipe.
+    """
     facts = {
         f"{kind}/{path.name}": sha256(path.read_bytes())
         for kind in _KINDS
@@ -28,7 +31,7 @@ def lock_data(plan: Plan, recipe_text: str) -> dict[str, Any]:
         if path.suffix in (".yaml", ".json") and _used(plan, kind, path)
     }
     templates = shipped("slurm")
-    content = {
+    content: dict[str, Any] = {
         "schema": 1,
         "pdkit": __version__,
         "recipe": sha256(recipe_text.encode()),
@@ -40,6 +43,8 @@ def lock_data(plan: Plan, recipe_text: str) -> dict[str, Any]:
             str(path.relative_to(templates)): sha256(path.read_bytes()) for path in sorted(templates.rglob("*.j2"))
         },
     }
+    if rehearsal:
+        content["rehearsal"] = rehearsal
     return {"digest": sha256(json.dumps(content, sort_keys=True).encode()), **content}
 
 
