@@ -40,9 +40,17 @@ class Settings:
     """Puts one role's settings into a draft."""
 
     def __init__(
-        self, draft: Draft, role: SrtRole, model: ModelFacts | None, hardware: HardwareFacts, table: FlagTable
+        self,
+        draft: Draft,
+        role: SrtRole,
+        common_env: dict[str, str],
+        *,
+        model: ModelFacts | None,
+        hardware: HardwareFacts,
+        table: FlagTable,
     ) -> None:
-        self.draft, self.role, self.model, self.hardware, self.table = draft, role, model, hardware, table
+        self.draft, self.role, self.common_env = draft, role, common_env
+        self.model, self.hardware, self.table = model, hardware, table
         self.left = dict(role.flags)
 
     def fill(self) -> None:
@@ -120,7 +128,8 @@ class Settings:
         flag = self._flag("compilation-config")
         config = dict(self.left.pop("compilation-config", None) or {})
         mode = config.pop("cudagraph_mode", None)
-        sizes, largest = config.pop("cudagraph_capture_sizes", None), config.pop("max_cudagraph_capture_size", None)
+        listed = self.left.pop("cudagraph-capture-sizes", None)  # the same list as a flag of its own
+        sizes, largest = config.pop("cudagraph_capture_sizes", listed), config.pop("max_cudagraph_capture_size", None)
         if sizes and isinstance(sizes, list):
             largest = max(filter(None, map(as_int, sizes)), default=None)
             self.draft.note("changed", flag, "pdkit gives the largest capture size, the steps between are vLLM's")
@@ -172,14 +181,17 @@ class Settings:
 
     def _environment(self) -> None:
         path = _env_path(self.role)
-        for name, value in self.role.env.items():
+        places: dict[str, Path] = {name: (*path, name) for name in self.role.env}
+        places |= {name: ("environment", name) for name in self.common_env}  # these win (cli/mixins/worker_stage.py)
+        env = {**self.role.env, **self.common_env}
+        for name, value in env.items():
             if name == LAYOUT:
-                self.put("conv_state_layout", value, (*path, name))
+                self.put("conv_state_layout", value, places[name])
             elif name in OWNED_ENV:
-                self.draft.note("changed", (*path, name), f"pdkit sets it itself: {OWNED_ENV[name]}")
+                self.draft.note("changed", places[name], f"pdkit sets it itself: {OWNED_ENV[name]}")
             else:
-                self.draft.put((self.role.role, "env", name), value, (*path, name))
-        if LAYOUT not in self.role.env and self.model and self.model.hybrid and self.role.kv_transfer:
+                self.draft.put((self.role.role, "env", name), value, places[name])
+        if LAYOUT not in env and self.model and self.model.hybrid and self.role.kv_transfer:
             self.put("conv_state_layout", "SD", path)  # vLLM's own; NIXL asserts DS at start-up
 
     def _sizes(self) -> None:
