@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdkit import __version__, cli_check, cli_cluster, cli_evidence
+from pdkit import __version__, cli_check, cli_cluster, cli_evidence, cli_interop
 from pdkit.errors import FindingsError, InterruptedRunError, PdkitError
 from pdkit.rack.cli import app as rack_app
 
@@ -189,6 +189,12 @@ app.command("logs", epilog="Example: pdkit logs runs/RUN decode0-0 -f")(cli_clus
 app.command("stop", epilog="Example: pdkit stop runs/RUN")(cli_cluster.stop)
 app.command("report", epilog="Example: pdkit report runs/* -o report.html")(cli_evidence.report)
 app.command("gate", epilog="Example: pdkit gate runs/RUN --record-twin twin.jsonl")(cli_evidence.gate)
+app.command("compare", epilog="Example: pdkit compare recipes/qwen38_tep8.yaml theirs.yaml -o review.html")(
+    cli_interop.compare
+)
+app.command("export", epilog="Example: pdkit export recipes/qwen38_tep8.yaml --srt 2 -o theirs.yaml")(
+    cli_interop.export
+)
 app.add_typer(cli_evidence.results, name="results")
 app.add_typer(rack_app, name="rack")
 

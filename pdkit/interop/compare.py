@@ -73,9 +73,10 @@ def _role(left: Side, right: Side, role: Role) -> Iterator[Row]:
         yield row("topology", "endpoints", *shapes, role=role, why="the role is on one side only")
         return
     yield from _topology(ours, theirs)
-    yield from _blocks(left.blocks[role], right.blocks[role], role)
+    known = left.known and right.known
+    yield from _blocks(left.blocks[role], right.blocks[role], role, known=known)
     yield from _sizing(ours, theirs)
-    yield from _caches(ours, theirs)
+    yield from _caches(ours, theirs, known=known)
     yield from _flags(left.plan, right.plan, role)
     yield from _environment(left.plan, right.plan, role)
 
@@ -88,8 +89,13 @@ def _topology(ours: RolePlan, theirs: RolePlan) -> Iterator[Row]:
     yield row("topology", "MTP", ours.mtp, theirs.mtp, role=role, why="speed per user, state per request, block size")
 
 
-def _blocks(ours: Block, theirs: Block, role: Role) -> Iterator[Row]:
+def _blocks(ours: Block, theirs: Block, role: Role, *, known: bool) -> Iterator[Row]:
     why = "tokens per KV block: transfer, capacity, and whether both roles shake hands"
+    if not known:
+        shown = ("unpinned" if one.pinned is None else one.pinned for one in (ours, theirs))
+        note = f"{why}; without facts of the model nothing says what vLLM would settle on"
+        yield row("block size", "--block-size", *shown, role=role, why=note)
+        return
     yield row("block size", "natural", ours.natural, theirs.natural, role=role, why="follows from TP, MTP and dtypes")
     effect, shown = "", ("unpinned" if one.pinned is None else one.pinned for one in (ours, theirs))
     if ours.effective == theirs.effective and ours.pinned != theirs.pinned:
@@ -117,7 +123,7 @@ def _sizing(ours: RolePlan, theirs: RolePlan) -> Iterator[Row]:
     yield row("sizing", "CUDA graphs", *graphs, role=role, why="start-up time and memory")
 
 
-def _caches(ours: RolePlan, theirs: RolePlan) -> Iterator[Row]:
+def _caches(ours: RolePlan, theirs: RolePlan, *, known: bool) -> Iterator[Row]:
     role = ours.role
     for what, name, why in (
         ("model dtype", "dtype", "answers and speed"),
@@ -125,13 +131,16 @@ def _caches(ours: RolePlan, theirs: RolePlan) -> Iterator[Row]:
         ("SSM dtype", "ssm_dtype", "bytes of state, answers"),
     ):
         one, other = getattr(ours, name), getattr(theirs, name)
+        if not known:
+            yield row("cache", what, one.reason, other.reason, role=role, why=why)
+            continue
         effect = ""
         if one.value == other.value and one.reason != other.reason:
             effect = f"`{one.reason}` and `{other.reason}` both come to {one.value}"
         shown = (one.reason if effect else one.value, other.reason if effect else other.value)
         yield row("cache", what, *shown, role=role, why=why, effect=effect)
-    why = "NIXL reads states dim-first on both sides or on none"
-    yield row("cache", "conv state layout", ours.conv_state_layout, theirs.conv_state_layout, role=role, why=why)
+    layouts, why = (ours.conv_state_layout, theirs.conv_state_layout), "NIXL reads states dim-first on both sides"
+    yield row("cache", "conv state layout", *layouts, role=role, why=why)
     sent = [kv_transfer_config(one, one.kv_transfer) if one.kv_transfer else None for one in (ours, theirs)]
     yield row("connector", "--kv-transfer-config", *sent, role=role, why="how KV travels, and what a lost block does")
 

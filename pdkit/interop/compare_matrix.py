@@ -28,10 +28,15 @@ class Matrix:
         return not (self.only_left or self.only_right) and all(pair.same_in_effect for pair in self.pairs)
 
 
-def match(left: Sequence[Side], right: Sequence[Side]) -> Matrix:
-    """Pair by topology and concurrency; what is left then by topology alone, each deployment once."""
+def match(left: Sequence[Side], right: Sequence[Side], *, alone: bool = False) -> Matrix:
+    """Pair by topology and concurrency; what is left then by topology alone, each deployment once.
+
+    `alone`: a single deployment on each side is a pair, whatever they are.
+    """
     ours, theirs = list(left), list(right)
     pairs: list[Comparison] = []
+    if alone and len(ours) == len(theirs) == 1:
+        return Matrix(pairs=(compare(ours[0], theirs[0]),), only_left=(), only_right=())
     for key in (_shape_and_load, _shape):
         pairs += _paired(ours, theirs, key)
     return Matrix(pairs=tuple(pairs), only_left=tuple(ours), only_right=tuple(theirs))

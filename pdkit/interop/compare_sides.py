@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Literal
 
 from pdkit.errors import Finding, RecipeError
+from pdkit.facts.models import known_models
+from pdkit.interop.check import is_srt_file
 from pdkit.interop.reading import as_int
-from pdkit.interop.srt import is_srt, read_srt
+from pdkit.interop.srt import read_srt
 from pdkit.interop.types import Imported, Note, SrtBenchmark, SrtRecipe
+from pdkit.interop.unknown import STAND_IN
 from pdkit.plan.plan import Plan, RolePlan, make_plan
 from pdkit.recipe.load import load
 from pdkit.recipe.schema import Recipe, Role
-from pdkit.recipe.source import read_file
-from pdkit.recipe.yaml_marks import parse
 from pdkit.render.script import directives
 
 
@@ -55,6 +56,8 @@ class Side:
     file: str
     name: str
     kind: Literal["pdkit", "srt-slurm"]
+    known: bool
+    """Whether there are facts of the model; without them block sizes and dtypes cannot be told."""
     plan: Plan
     nodes: int
     blocks: dict[Role, Block]
@@ -71,14 +74,19 @@ def sides(path: Path) -> list[Side]:
 
     Raises RecipeError when it cannot be read or planned.
     """
-    if is_srt(parse(read_file(path), str(path)).data):
+    if is_srt_file(path):
         return [_of_srt(path, one) for one in read_srt(path)]
     return [_of_pdkit(path, make_plan(loaded)) for loaded in load(path)]
 
 
-def sides_below(folder: Path) -> tuple[list[Side], list[Finding]]:
-    """The deployments of all files of a folder, and why others could not be read."""
-    read = [_or_findings(path) for path in _files(folder)]
+def sides_below(path: Path) -> tuple[list[Side], list[Finding]]:
+    """The deployments of a file or of all files of a folder, and why some of a folder's could not be read.
+
+    Raises RecipeError for a single file that cannot be read.
+    """
+    if not path.is_dir():
+        return sides(path), []
+    read = [_or_findings(one) for one in _files(path)]
     return [one for found, _ in read for one in found], [one for _, faults in read for one in faults]
 
 
@@ -100,6 +108,7 @@ def _of_pdkit(path: Path, plan: Plan) -> Side:
         file=str(path),
         name=recipe.name,
         kind="pdkit",
+        known=True,
         plan=plan,
         nodes=plan.nodes,
         blocks={role: _block(one, one.requested_block_size) for role, one in plan.roles.items()},
@@ -112,11 +121,14 @@ def _of_pdkit(path: Path, plan: Plan) -> Side:
 def _of_srt(path: Path, one: Imported) -> Side:
     bench = one.srt.benchmark
     measures = bench.isl is not None and bool(bench.concurrency)
-    plan, flags = make_plan(one.loaded), {role: srt.flags for role, srt in one.srt.roles.items()}
+    known = one.recipe.model.facts in known_models()
+    plan = make_plan(one.loaded, None if known else STAND_IN)
+    flags = {role: srt.flags for role, srt in one.srt.roles.items()}
     return Side(
         file=str(path),
         name=one.srt.name,
         kind="srt-slurm",
+        known=known,
         plan=plan,
         nodes=one.srt.nodes,
         # a recipe that leaves the size to vLLM is pinned by pdkit, and not by srt-slurm
