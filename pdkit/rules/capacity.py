@@ -87,6 +87,70 @@ def kv_holds_seats(case: Case) -> Iterator[Hit]:
 
 
 @rule(
+    "PD050",
+    "The state blocks hold max-num-seqs",
+    "Every sequence needs a state block per GDN group, 1 + MTP of them, one more with prefix caching. vLLM refuses "
+    "full graphs when max-num-seqs exceeds the blocks: 1024 seats over 512, 600, 658 and 969 of them (vllm#38270, "
+    "vllm#38632, NeMo-RL#2620, vllm#55148).",
+)
+def state_blocks_hold_seats(case: Case) -> Iterator[Hit]:
+    """max-num-seqs against all blocks where graphs are full, and the states of all seats against them on prefill."""
+    for role in case.plan.roles.values():
+        memory, layout, seqs = role.memory, role.layout, role.sizing.max_num_seqs.value
+        if memory is None or not layout.gdn_groups or not _holds_a_request(role):
+            continue
+        blocks, most = layout.blocks(memory.kv_cache_gib), layout.blocks(memory.kv_cache_gib + memory.error_gib)
+        states = layout.gdn_groups * layout.blocks_per_gdn_group
+        full = role.sizing.cudagraph_mode.value.startswith("FULL")
+        if full and seqs > blocks:
+            need, fitting = (
+                f"max-num-seqs {seqs} exceeds the {blocks} blocks of a rank, and vLLM refuses full graphs",
+                blocks,
+            )
+        elif role.role == "prefill" and seqs * states > blocks:
+            need = f"{seqs} sequences x {states} state blocks exceed the {blocks} blocks of a rank"
+            fitting = blocks // states
+        else:
+            continue
+        yield Hit(
+            message=f"{role.role}: {need} ({memory.source})",
+            path=case.where(role.role, "max_num_seqs"),
+            fix=f"lower {role.role}.max_num_seqs to {max(1, fitting)}, or spread over more ranks",
+            severity="error" if full and seqs > most else "warning",
+        )
+
+
+def _holds_a_request(role: RolePlan) -> bool:
+    """Where not even one request fits PD005 has said so."""
+    return role.max_concurrency is not None and role.max_concurrency.per_rank >= 1
+
+
+@rule(
+    "PD052",
+    "The limit that binds prefill is the one that was meant",
+    "Capacity is the least of several limits, and the one that a person sets is often not the one that binds "
+    "(measured: 530,000 tokens of KV held 250 requests, max-num-seqs 32 let 32 in). Prompts beyond it wait, and TTFT "
+    "measures it.",
+)
+def prefill_limit_is_named(case: Case) -> Iterator[Hit]:
+    """Prompts that the KV cache of a prefill rank holds, against its seats."""
+    role = case.plan.roles.get("prefill")
+    if role is None or role.memory is None or not _holds_a_request(role):
+        return
+    load, seqs = case.plan.recipe.workload, role.sizing.max_num_seqs.value
+    prompts = int(role.layout.max_concurrency(role.memory.kv_cache_gib, load.isl + load.template_tokens))
+    if 1 <= prompts < seqs:
+        yield Hit(
+            message=f"prefill: the KV cache binds: a rank holds {prompts} prompts of {load.isl} tokens at once "
+            f"({role.memory.source}), max-num-seqs would let {seqs} in; all {role.ranks * role.endpoints} ranks hold "
+            f"{prompts * role.ranks * role.endpoints}, the load asks for {max(load.concurrency)}",
+            path=case.where("prefill", "max_num_seqs"),
+            fix=f"lower prefill.max_num_seqs to {prompts}, or spread prefill over more ranks",
+            severity="info",
+        )
+
+
+@rule(
     "PD009",
     "Requests fit max-model-len",
     "ISL + OSL + chat template beyond max-model-len: every request is refused or cut, and the point is void.",
@@ -109,25 +173,6 @@ def length_fits(case: Case) -> Iterator[Hit]:
                 message=f"{role.role}: max-model-len {limit} is more than the model's {model.max_position_embeddings}",
                 path=case.where(role.role, "max_model_len"),
                 fix="lower it, or shorten ISL and OSL",
-            )
-
-
-@rule(
-    "PD020",
-    "A step computes whole blocks where it must",
-    "In mamba cache mode align (prefix caching on a hybrid) only whole blocks are scheduled; a step smaller than one "
-    "block never runs anything (vllm#34445).",
-)
-def step_holds_block(case: Case) -> Iterator[Hit]:
-    """max-num-batched-tokens against the block size."""
-    for role in case.plan.roles.values():
-        tokens, block = role.sizing.max_num_batched_tokens.value, role.block_size.value
-        if role.settings.prefix_caching and case.plan.model.hybrid and tokens < block:
-            yield Hit(
-                message=f"{role.role}: max-num-batched-tokens {tokens} is below one block of {block} tokens with "
-                "prefix caching on a hybrid model",
-                path=case.where(role.role, "max_num_batched_tokens"),
-                fix="raise it to one block at least, or switch prefix caching off",
             )
 
 

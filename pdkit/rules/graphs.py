@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pdkit.plan.plan import RolePlan
+from pdkit.rules.given import given_env, is_off
 from pdkit.rules.rule import Case, Hit, rule
+from pdkit.rules.versions import version
 
 
 @rule(
@@ -26,5 +29,65 @@ def graphs_cover_batch(case: Case) -> Iterator[Hit]:
             f"max-num-batched-tokens {role.sizing.max_num_batched_tokens.value})",
             path=case.where(role.role, "max_cudagraph_capture_size"),
             fix=f"capture {need} tokens with max_num_seqs a multiple of 8 or 16, or lower max_num_seqs",
-            severity="warning" if sizes and need - sizes[-1] < 16 else "error",
+            severity="warning"
+            if sizes and need - sizes[-1] < 16 and _load_tokens(case, role) <= sizes[-1]
+            else "error",
         )
+
+
+def _load_tokens(case: Case, role: RolePlan) -> int:
+    """Tokens of a rank's batch under the load, spread evenly; what is beyond are spare seats."""
+    share = -(-max(case.plan.recipe.workload.concurrency) // (role.endpoints * role.ranks))
+    return min(share, role.sizing.max_num_seqs.value) * (1 + role.mtp)
+
+
+CUDA_CONTEXT_GIB = 3.13
+"""Largest of the measured start-ups on GB300; the context is not subtracted from what vLLM plans with."""
+UNDERESTIMATED = 0.31
+"""Graphs took 9.90 GiB where 7.56 were estimated (measured: TP4DP4+EP, MTP 3, 85 graphs)."""
+ESTIMATED_SINCE = "0.21"
+"""vLLM takes an estimate of the graphs off the KV cache by default since 0.21 (vllm#30515, vllm#45178)."""
+ESTIMATE_VARIABLE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
+
+
+@rule(
+    "PD051",
+    "Memory beside vLLM's share holds the CUDA context and what graphs take beyond their estimate",
+    "vLLM boots to its KV check and then runs out of memory in graph capture: 0.98 died, 0.97 worked (vllm#57475); "
+    "graphs have taken 31 % more than estimated. Before 0.21, or with the estimate switched off, all graph memory "
+    "comes on top (vllm#30515), and a decode that copied its siblings' capture sizes went from 2048 to 8192 tokens "
+    "(InferenceX#1735).",
+)
+def graphs_have_room(case: Case) -> Iterator[Hit]:
+    """What utilization leaves, against the context and the graphs; and capture sizes far beyond vLLM's own."""
+    for role in case.plan.roles.values():
+        memory, sizing = role.memory, role.sizing
+        if case.plan.hardware.device != "cuda" or memory is None or not sizing.capture_sizes(role.mtp):
+            continue
+        outside = _graphs_outside(case, role)
+        need = CUDA_CONTEXT_GIB + memory.cudagraph_estimate_gib * (1.0 if outside else UNDERESTIMATED)
+        left = memory.total_gib - memory.budget_gib
+        if left < need and memory.source != "given":
+            yield Hit(
+                message=f"{role.role}: utilization {memory.utilization} leaves {left:.1f} GiB of {memory.total_gib}; "
+                f"CUDA context and {'all graphs' if outside else 'graphs beyond their estimate'} need about {need:.1f}",
+                path=case.where(role.role, "gpu_memory_utilization"),
+                fix=f"lower gpu_memory_utilization to {1 - need / memory.total_gib:.2f}",
+                severity="warning",
+            )
+        capture, own = sizing.max_cudagraph_capture_size.value, case.plan.hardware.default_max_capture
+        if capture > 2 * own:
+            yield Hit(
+                message=f"{role.role}: graphs up to {capture} tokens are captured, vLLM's own end at {own}; their "
+                "memory is beyond what has been measured",
+                path=case.where(role.role, "max_cudagraph_capture_size"),
+                fix="spread the seats over more ranks, or capture less",
+                severity="warning",
+            )
+
+
+def _graphs_outside(case: Case, role: RolePlan) -> bool:
+    """Whether graph memory may not be taken off the KV cache; a build between releases may be an old one."""
+    if ESTIMATE_VARIABLE in role.settings.env:
+        return is_off(given_env(role)[ESTIMATE_VARIABLE])
+    return version(case.plan.recipe.engine.vllm).has(ESTIMATED_SINCE) is not True

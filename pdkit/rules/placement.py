@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pdkit.plan.placement import Process
 from pdkit.plan.plan import RolePlan
+from pdkit.rules.given import given_args, spans_nodes
 from pdkit.rules.rule import Case, Hit, rule
 
 
@@ -69,3 +71,116 @@ def fits_rack(case: Case) -> Iterator[Hit]:
             path=("infra", "frontends"),
             fix=f"at most {plan.nodes}",
         )
+
+
+SERVED_BY_THE_PLAN = {
+    "data-parallel-backend": "mp",
+    "distributed-executor-backend": "mp",
+}
+"""Flags that start ranks in another way than the plan does, with the one value that agrees."""
+OTHER_MODES = ("data-parallel-multi-port-external-lb", "enable-fault-tolerance", "enable-elastic-ep")
+"""Switches of other load-balancing modes."""
+
+
+@rule(
+    "PD054",
+    "DP ranks are started and balanced as the plan says",
+    "The plan starts one process per node and lets each register its own ranks (hybrid load balancing; vLLM makes it "
+    "external where a node has one rank, vllm 0.31 arg_utils.py:2387). Ray, fault tolerance and elastic EP want other"
+    " modes and die at start-up; headless processes exist only for ranks that are cut over nodes, because from 0.28 "
+    "on a start rank means that none may be headless (vllm-ascend#16204, gpustack#6221).",
+)
+def ranks_start_as_planned(case: Case) -> Iterator[Hit]:
+    """Free flags that name another mode, and several ranks that are cut over nodes."""
+    for role in case.plan.roles.values():
+        many = role.topology.dp > 1 or spans_nodes(case.plan, role)
+        for one in given_args(role) if many else ():
+            agreed = SERVED_BY_THE_PLAN.get(one.name)
+            if (agreed and one.value != agreed) or (one.name in OTHER_MODES and one.value):
+                yield Hit(
+                    message=f"{role.role}: `{one.key}: {one.value}` starts or balances ranks in another way than the "
+                    "plan, which gives each process its node, ranks and ports",
+                    path=case.where(role.role, "args", one.key),
+                    fix=f"remove it{f', or say {agreed}' if agreed else ''}",
+                )
+        if role.topology.dp > 1 and any(process.headless for process in _processes(case, role)):
+            yield Hit(
+                message=f"{role.role}: {role.topology.dp} ranks of {role.topology.gpus_per_rank} GPUs are cut "
+                f"over nodes of {case.plan.hardware.gpus_per_node}: vLLM balances them behind one API",
+                path=(role.role, "topology"),
+                fix=f"use {role.topology.dp} endpoints of one rank each",
+                severity="warning",
+            )
+
+
+def _processes(case: Case, role: RolePlan) -> Iterator[Process]:
+    return (process for process in case.plan.placement if process.role == role.role)
+
+
+@rule(
+    "PD055",
+    "Tensor parallelism stays inside NVLink",
+    "TP makes two all-reduces per layer and token. Over a 5 GbE link TP4 gave 324.8 tok/s where TP2 inside a host and"
+    " PP2 across gave 543.4 (measured, Qwen3-Next-80B on two hosts); vLLM's own guide says TP = GPUs of a node, PP = "
+    "nodes.",
+)
+def tp_stays_inside_nvlink(case: Case) -> Iterator[Hit]:
+    """TP against the GPUs of a node, where nodes have no NVLink between them."""
+    hardware = case.plan.hardware
+    if hardware.nvlink_domain_nodes > 1 or hardware.device != "cuda":
+        return
+    for role in case.plan.roles.values():
+        tp, inside = role.topology.tp, hardware.gpus_per_node
+        if tp > inside:
+            yield Hit(
+                message=f"{role.role}: TP{tp} needs {-(-tp // inside)} nodes of {inside} GPUs, and "
+                f"{role.network.all_reduces_per_token} all-reduces per token cross the network between them",
+                path=(role.role, "topology"),
+                fix=f"TP{inside}PP{-(-tp // inside)}: tensor parallel inside a node, pipeline over nodes",
+                severity="warning",
+            )
+
+
+@rule(
+    "PD056",
+    "The whole job lies in one NVLink domain",
+    "Any prefill may hand over to any decode, so all trays must share one domain (18 on NVL72). Without `--segment` "
+    "Slurm may take trays of two racks, and the KV cache goes over the network in silence (vllm#51377, DeepEP#596); a"
+    " segment that does not divide the nodes is refused.",
+)
+def job_lies_in_one_domain(case: Case) -> Iterator[Hit]:
+    """Nodes and segment against the NVLink domain."""
+    nodes, domain = case.plan.nodes, case.plan.hardware.nvlink_domain_nodes
+    cluster = case.plan.recipe.cluster
+    if domain <= 1 or nodes <= 1:
+        return
+    if domain < nodes <= case.plan.hardware.nodes:
+        yield Hit(
+            message=f"{nodes} nodes do not fit one NVLink domain of {domain}",
+            path=("hardware", "nodes"),
+            fix=f"at most {domain} nodes: fewer endpoints or smaller topologies",
+        )
+        return
+    wish = cluster.directives.get("segment", cluster.segment)
+    path = ("cluster", "directives", "segment") if "segment" in cluster.directives else ("cluster", "segment")
+    fault = _segment_fault(wish, nodes, domain)
+    if fault:
+        refused = isinstance(wish, int) and (nodes % min(wish, nodes) != 0 or wish > domain)
+        yield Hit(
+            message=f"segment {wish}: {fault}",
+            path=path,
+            fix=f"leave it out: pdkit asks for all {nodes} nodes in one domain",
+            severity="error" if refused else "warning",
+        )
+
+
+def _segment_fault(wish: object, nodes: int, domain: int) -> str:
+    if wish == "auto":
+        return ""
+    if not isinstance(wish, int):
+        return f"Slurm may place the {nodes} nodes in several NVLink domains"
+    if wish > domain:
+        return f"an NVLink domain has {domain} nodes"
+    if nodes % min(wish, nodes):
+        return f"it does not divide the {nodes} nodes"
+    return f"only groups of {wish} of the {nodes} nodes surely share an NVLink domain" if wish < nodes else ""

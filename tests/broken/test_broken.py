@@ -44,7 +44,8 @@ def _expected(line: str) -> Broken:
     file, _, rest = line.partition(" ")
     finds = []
     for text in rest.strip().split("; "):
-        severity, _, found = text.partition(" ") if text.startswith("warning ") else ("error", "", text)
+        first, _, later = text.partition(" ")
+        severity, found = (first, later) if first in ("warning", "info") else ("error", text)
         code, place = found.split(" ", 1)
         finds.append((severity, code, f"{file}:{place}" if re.fullmatch(r"\d+:\d+", place) else place))
     return Broken(file, tuple(finds))

@@ -13,9 +13,9 @@ RECIPES = shipped("recipes")
 MIXED = "qwen38_tep8.yaml"
 AGG = "qwen38/agg/decode-tep8.yaml"
 DENSE = (
-    "model={facts: qwen3-32b, path: Qwen/Qwen3-32B}", "hardware={facts: generic, nodes: 2}", "decode.mtp=0",
+    "model={facts: qwen3-32b, path: /models/Qwen3-32B}", "hardware={facts: generic, nodes: 2}", "decode.mtp=0",
     "common.mamba_ssm_cache_dtype=", "workload.isl=1024", "workload.osl=1024", "gate.max_tokens=1024",
-    "decode.topology=TP8", "prefill.topology=TP4",
+    "decode.topology=TP8", "prefill.topology=TP4", "common.block_size=64",
 )  # fmt: skip
 
 

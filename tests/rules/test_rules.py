@@ -13,11 +13,13 @@ from pdkit.recipe.load import load
 from pdkit.recipe.schema import Recipe
 from pdkit.rules.catalogue import RULES
 
-from . import cases_evaluation
+from . import cases_capacity, cases_evaluation, cases_launch
 from .sides import AGG, DENSE, MIXED, RECIPES, Sides, findings_of
 
 CASES = [
+    *cases_capacity.CASES,
     *cases_evaluation.CASES,
+    *cases_launch.CASES,
     Sides(
         "PD022",
         ("decode.args.all2all-backend=deepep",),
@@ -92,6 +94,7 @@ CASES = [
         ("agg.topology=TP1PP72+EP",),
         "PP93 is more than the 92 layers",
         recipe=AGG,
+        also=("PD056",),
     ),
     Sides("PD003", (*DENSE, "decode.topology=TEP8"), DENSE, "has no experts to spread"),
     Sides(
@@ -114,7 +117,7 @@ CASES = [
     Sides("PD005", ("decode.topology=TP4",), ("decode.topology=TEP8",), "GiB are left for the KV cache"),
     Sides("PD005", ("common.kv_cache_memory_gib=0.4",), ("common.kv_cache_memory_gib=40",), "needs 0.42"),
     Sides("PD006", ("decode.max_num_seqs=12",), ("decode.max_num_seqs=16",), "concurrency 16 exceeds the 12 seats"),
-    Sides("PD007", ("decode.max_num_seqs=2000",), ("decode.max_num_seqs=144",), "more than the 168.29 requests"),
+    Sides("PD007", ("decode.max_num_seqs=500",), ("decode.max_num_seqs=144",), "more than the 171.82 requests"),
     Sides("PD007", ("decode.kv_cache_memory_gib=10",), ("decode.kv_cache_memory_gib=20",), "(given)"),
     Sides(
         "PD008",
