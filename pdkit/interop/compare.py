@@ -96,7 +96,9 @@ def _blocks(ours: Block, theirs: Block, role: Role, *, known: bool) -> Iterator[
         note = f"{why}; without facts of the model nothing says what vLLM would settle on"
         yield row("block size", "--block-size", *shown, role=role, why=note)
         return
-    yield row("block size", "natural", ours.natural, theirs.natural, role=role, why="follows from TP, MTP and dtypes")
+    natural = f"both use {ours.effective} all the same" if ours.effective == theirs.effective else ""
+    note = "follows from TP, MTP and dtypes"
+    yield row("block size", "natural block size", ours.natural, theirs.natural, role=role, why=note, effect=natural)
     effect, shown = "", ("unpinned" if one.pinned is None else one.pinned for one in (ours, theirs))
     if ours.effective == theirs.effective and ours.pinned != theirs.pinned:
         where = "here" if ours.pinned is None else "there"
@@ -104,7 +106,7 @@ def _blocks(ours: Block, theirs: Block, role: Role, *, known: bool) -> Iterator[
         if ours.pinned is not None and theirs.pinned is not None:
             effect = f"vLLM raises both to {ours.effective}"
     yield row("block size", "--block-size", *shown, role=role, why="see the effective size", effect=effect)
-    yield row("block size", "effective", ours.effective, theirs.effective, role=role, why=why)
+    yield row("block size", "effective block size", ours.effective, theirs.effective, role=role, why=why)
 
 
 def _sizing(ours: RolePlan, theirs: RolePlan) -> Iterator[Row]:

@@ -7,6 +7,7 @@ srt-slurm, which derives them itself.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -82,8 +83,14 @@ def _identity(plan: Plan) -> dict[str, Any]:
         del identity["model"]
     elif recipe.model.revision is None:
         del identity["model"]["revision"]
-    model = {"path": f"{'' if local else 'hf:'}{recipe.model.path}", "container": image, "precision": plan.model.dtype}
+    model = {"path": f"{'' if local else 'hf:'}{recipe.model.path}", "container": image, "precision": _precision(plan)}
     return {"identity": identity, "model": model, "dynamo": {"version": recipe.engine.dynamo, "install": False}}
+
+
+def _precision(plan: Plan) -> str:
+    """A label in srt-slurm: what the checkpoint's name says, else the model's dtype."""
+    words = re.split(r"[^A-Z0-9]+", plan.recipe.model.path.upper())
+    return next((word for word in words if re.fullmatch(r"(NV|MX)?FP[48]|INT[48]", word)), plan.model.dtype)
 
 
 def _resources(plan: Plan) -> dict[str, Any]:

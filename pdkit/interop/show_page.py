@@ -41,9 +41,10 @@ def write_page(out: Path, found: Matrix, faults: Sequence[Finding]) -> None:
     write_text(out, page)
 
 
-def _sections(pair: Comparison) -> list[tuple[str, list[Row]]]:
-    """The rows of a pair under the headings of a review: one per role, the rest by group."""
+def _sections(pair: Comparison, everything: bool) -> list[tuple[str, list[Row]]]:
+    """The rows of a pair, all or those that are not the same, by role, and by group where they have none."""
     headings: dict[str, list[Row]] = {}
     for one in pair.rows:
-        headings.setdefault(one.role or one.group, []).append(one)
+        if everything or one.verdict != "same":
+            headings.setdefault(one.role or one.group, []).append(one)
     return list(headings.items())

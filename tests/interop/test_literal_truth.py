@@ -214,7 +214,7 @@ def test_every_allowed_difference_is_needed() -> None:
     for facts in OWN:
         captured = json.loads(facts.read_text())
         seen |= {name for name, *_ in _differences(captured, _own()[captured["recipe"]])}
-    assert (FLAGS.keys() | VARIABLES.keys()) - seen == {"revision"}  # only published recipes give one
+    assert (FLAGS.keys() | VARIABLES.keys()) - seen == set()
 
 
 def test_a_difference_without_a_reason_fails() -> None:
