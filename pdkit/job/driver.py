@@ -40,7 +40,7 @@ from pdkit.job.preflight import disagreements
 from pdkit.job.ready import prove
 from pdkit.job.router import boot_ids, missing_parts, unregistered
 from pdkit.job.settings import gate_settings, load_settings
-from pdkit.job.transfers import Transfers, read_transfers
+from pdkit.job.vigil import Vigil
 from pdkit.results.points import point_file
 
 RESULT = "result.json"
@@ -60,7 +60,7 @@ class Driver:
         self.last_event = 0.0
         self.last_note = ""
         self.stage = "start"
-        self.transfers = Transfers()
+        self.vigil = Vigil(deployment)
 
     def run(self) -> None:
         """All stages; raises the PdkitError of the stage that fails."""
@@ -68,17 +68,18 @@ class Driver:
         if wrong:
             raise UsageError(wrong, at=str(self.folder), fix="run the recipe as a new run")
         for difference in disagreements(self.folder):
-            raise ClusterError(difference, fix="bring the same checkpoint to every node")
+            raise ClusterError(difference, fix="bring the same checkpoint to every node", code="PD214")
         if not installed(self.load, os.environ):
             fix = "install it in the engines' environment, or choose the other `sweep.tool`"
             raise UsageError(f"the load tool `{self.load.tool}` is not installed here", fix=fix)
         self._enter("ready")
         ready = prove(self.deployment, self._note)
         emit(self.folder, "ready", seconds=ready.seconds, engines=len(ready.engines))
-        self.transfers = read_transfers(self.deployment)
+        self.vigil.begin()
         self._enter("gate")
         passed = run_gate(gate_settings(self.deployment, ready), self.folder, self._gate_progress)
-        self._kv_kept_moving()
+        self.vigil.kv_kept_moving()
+        self.vigil.gate_is_over()
         emit(self.folder, "passed", accuracy=passed.accuracy)
         self._all_registered()
         self._set_doubtful_points_aside()
@@ -91,6 +92,7 @@ class Driver:
             boot_ids=self._identities,
         )
         self._all_registered()
+        self.vigil.drained()
         emit(self.folder, "swept", points=len(points))
 
     def _set_doubtful_points_aside(self) -> None:
@@ -124,28 +126,22 @@ class Driver:
 
     def _logs_are_clean(self) -> None:
         for hit in self.watch.look():
-            raise EngineError(f"the log of {hit.log.removesuffix('.log')} says that the run is void: {hit}")
+            name = hit.log.removesuffix(".log")
+            raise EngineError(f"the log of {name} says that the run is void: {hit}", code="PD205")
 
     def _identities(self) -> tuple[str, ...]:
         """Asked for before a point is written, so no point outlives a fatal line of its last moments."""
         self._logs_are_clean()
-        self._kv_kept_moving()
+        self.vigil.kv_kept_moving()
         return boot_ids(self.deployment)
-
-    def _kv_kept_moving(self) -> None:
-        """Right answers do not show it: a decode that recomputes every prompt is right, and slow."""
-        now = read_transfers(self.deployment)
-        fault = now.since(self.transfers).fault()
-        self.transfers = now
-        if fault:
-            raise EngineError(f"{fault} since the last look", fix="see the logs of prefill and decode for NIXL errors")
 
     def _all_registered(self) -> None:
         """A lost engine would mean silently less of the deployment."""
         lost = unregistered(self.deployment)
         if lost:
             message = f"the router has lost the {', the '.join(lost)}"
-            raise EngineError(message, fix="file discovery loses engines that stall; use `infra.discovery: etcd`")
+            fix = "file discovery loses engines that stall; use `infra.discovery: etcd`"
+            raise EngineError(message, fix=fix, code="PD211")
 
 
 def node_address(node: int) -> str:
@@ -162,7 +158,8 @@ def finish(folder: Path, error: PdkitError | None, stage: str) -> int:
     message = str(error) if error else "ready, gate and sweep passed"
     if error:
         sys.stderr.write(f"{message}\n")
-    write_json(folder / RESULT, {"schema": 1, "exit_code": code, "stage": stage, "message": message})
+    result = {"schema": 1, "exit_code": code, "stage": stage, "message": message, "code": error.code if error else None}
+    write_json(folder / RESULT, result)
     emit(folder, "done" if code == 0 else "failed", exit_code=code, message=message)
     return code
 
@@ -194,7 +191,7 @@ def _stages(folder: Path) -> int:
     except PdkitError as error:
         return _fail(driver, error)
     except requests.RequestException as error:
-        return _fail(driver, EngineError(f"an engine or the router stopped answering: {error}"))
+        return _fail(driver, EngineError(f"an engine or the router stopped answering: {error}", code="PD211"))
     except OSError as error:
         return _fail(driver, UsageError(f"cannot write: {error.strerror}", at=str(error.filename or folder)))
     return finish(folder, None, "done")
@@ -205,7 +202,8 @@ def _fail(driver: Driver, error: PdkitError) -> int:
     if isinstance(error, (GateError, MeasurementError)):
         missing = missing_parts(driver.deployment)
         if missing:
-            error = EngineError(f"{', '.join(missing)} no longer there while the {driver.stage} ran: {error.message}")
+            words = f"{', '.join(missing)} no longer there while the {driver.stage} ran: {error.message}"
+            error = EngineError(words, code="PD211")
     return finish(driver.folder, error, driver.stage)
 
 

@@ -68,7 +68,15 @@ class RankPage:
 
     def failed_transfers(self) -> float:
         """KV transfers that failed."""
-        return total(self.samples, "vllm:nixl_num_failed_transfers_total")
+        return self.sum_of("vllm:nixl_num_failed_transfers_total")
+
+    def sum_of(self, name: str) -> float:
+        """A counter over all its label sets; 0 where the engine has none of that name."""
+        return total(self.samples, name)
+
+    def kv_usage(self) -> float | None:
+        """Share of the KV cache that is taken; None when it does not say."""
+        return next((one.value for one in self.samples if one.name == "vllm:kv_cache_usage_perc"), None)
 
 
 def rank_pages(worker: Worker) -> list[RankPage]:

@@ -125,7 +125,8 @@ def run_gate(settings: GateSettings, out: Path, on_progress: Callable[[Progress]
     # Judged from the file, so that the verdict and a later reader see the very same answers.
     evidence = write_verdict(out, header, judge(read_answers(out / ANSWERS)[1], header.limits, twin))
     if not evidence.passed:
-        raise GateError(evidence.words, at=str(out / VERDICT), fix=f"Each answer is in {out / ANSWERS}.")
+        fix = f"Each answer is in {out / ANSWERS}."
+        raise GateError(evidence.words, at=str(out / VERDICT), fix=fix, code="PD212")
     return seal(evidence)
 
 

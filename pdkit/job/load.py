@@ -100,6 +100,7 @@ def _measure(bench: _Bench, concurrency: int) -> Point:
         raise MeasurementError(
             f"concurrency {concurrency} was not measured: the engines are not the processes that passed the gate",
             fix="run the gate again; `pdkit run --resume` does",
+            code="PD211",
         )
     repeats = []
     for number in range(1, bench.settings.repeats + 1):
@@ -187,4 +188,5 @@ def _raise_for_invalid(points: list[Point], settings: LoadSettings, out: Path) -
         f"Concurrency {first.concurrency}: {first.invalid_reasons[0]}",
         at=str(point_file(out, first.concurrency)),
         fix="the points are kept and marked; run again with --resume to measure only these",
+        code="PD213",
     )

@@ -14,6 +14,7 @@ import requests
 
 from pdkit.errors import NotReadyError
 from pdkit.files import write_json
+from pdkit.job.codes import OF_CHECK
 from pdkit.job.deployment import Deployment, Worker
 from pdkit.job.engine_report import Engine, RankPage, rank_pages
 from pdkit.job.logwatch import LogWatch, last_lines
@@ -88,7 +89,10 @@ class Prover:
             seconds=round(time.monotonic() - started, 1),
             message=message,
         )
-        write_json(self.deployment.folder / READY, {"schema": 1, "ready": not message, **asdict(ready)})
+        checks = [{**asdict(check), "code": OF_CHECK[check.name]} for check in self.checks]
+        write_json(
+            self.deployment.folder / READY, {"schema": 1, "ready": not message, **asdict(ready), "checks": checks}
+        )
         return ready
 
     def _hold(self, check: Check, fix: str) -> None:
@@ -101,7 +105,7 @@ class Prover:
         if check.engine:
             lines = "\n".join(f"  | {line}" for line in last_lines(self.deployment.log(check.engine)))
             message += f"\n  last lines of logs/{check.engine}.log:\n{lines}"
-        raise NotReadyError(message, fix=fix)
+        raise NotReadyError(message, fix=fix, code=OF_CHECK[check.name])
 
     def _registered(self, started: float, watch: LogWatch) -> None:
         """Wait until the frontend lists the model and every engine has registered, at most the recipe's time."""

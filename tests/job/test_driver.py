@@ -16,12 +16,13 @@ import pytest
 from pdkit.commands import planned
 from pdkit.errors import EngineError, GateError, MeasurementError, NotReadyError, UsageError
 from pdkit.job import driver as driver_module
+from pdkit.job import vigil
 from pdkit.job.deployment import Deployment, read_deployment
 from pdkit.job.driver import Driver, finish, node_address
 from pdkit.job.events import read_events
 from pdkit.job.ready import Ready
 from pdkit.job.settings import gate_settings, load_settings
-from pdkit.job.transfers import Transfers
+from pdkit.job.transfers import Counters
 from pdkit.render.folder import write_run_folder
 
 from ..fakes.launches import RECIPE
@@ -111,7 +112,7 @@ def test_signals_end_the_driver_once_with_what_it_has(make: Make, signals: tuple
     text, _ = driver.communicate(timeout=30)
     assert driver.returncode == 8
     assert text == f"stopped by {signals[0].name}; what was finished is kept\n"
-    assert result(folder) == {"schema": 1, "exit_code": 8, "stage": "ready", "message": text.strip()}
+    assert result(folder) == {"schema": 1, "exit_code": 8, "stage": "ready", "message": text.strip(), "code": None}
     assert [event["event"] for event in read_events(folder)] == ["stage", "progress", "failed"]
 
 
@@ -127,9 +128,10 @@ def test_a_full_disk_ends_the_driver_with_a_clear_word(make: Make) -> None:
 
 
 def test_the_end_is_written_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert finish(tmp_path, NotReadyError("not yet", fix="wait"), "ready") == 5
-    assert result(tmp_path) == {"schema": 1, "exit_code": 5, "stage": "ready", "message": "not yet\n  fix: wait"}
-    assert capsys.readouterr().err == "not yet\n  fix: wait\n"
+    assert finish(tmp_path, NotReadyError("not yet", fix="wait", code="PD201"), "ready") == 5
+    words = "PD201 not yet\n  fix: wait"
+    assert result(tmp_path) == {"schema": 1, "exit_code": 5, "stage": "ready", "message": words, "code": "PD201"}
+    assert capsys.readouterr().err == f"{words}\n"
     assert finish(tmp_path, None, "done") == 0
     assert result(tmp_path)["exit_code"] == 0
     assert [(event["event"], event["exit_code"]) for event in read_events(tmp_path)] == [("failed", 5), ("done", 0)]
@@ -161,29 +163,13 @@ def test_a_dead_engine_is_the_cause_of_what_follows(
 def test_no_point_outlives_a_fatal_line_of_its_last_moments(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep asks for the identities right before it writes a point."""
     monkeypatch.setattr(driver_module, "boot_ids", lambda _deployment: ("decode0=x",))
-    monkeypatch.setattr(driver_module, "read_transfers", lambda _deployment: Transfers(received=100.0))
+    monkeypatch.setattr(vigil, "read_look", lambda _deployment: {"decode0": Counters(received=100.0)})
     driver = Driver(make())
     driver.deployment.log("decode0").write_text("INFO fine\n")
     assert driver._identities() == ("decode0=x",)
     driver.deployment.log("decode0").write_text("INFO fine\nReleasing expired KV blocks for request 7\n")
     with pytest.raises(EngineError, match="the log of decode0 says that the run is void"):
         driver._identities()
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "fault"),
-    [
-        (Transfers(), Transfers(), ""),
-        (Transfers(received=50.0), Transfers(computed=9.0, received=150.0), ""),
-        (Transfers(computed=257.0), Transfers(computed=257.0, received=100.0), ""),
-        (Transfers(), Transfers(computed=20.0, received=80.0), "decode computed 20 of 100 prompt tokens itself"),
-        (Transfers(received=9.0), Transfers(received=99.0, failed=2.0), "2 KV transfers failed"),
-    ],
-)
-def test_prompts_must_go_on_arriving_by_transfer(before: Transfers, now: Transfers, fault: str) -> None:
-    found = now.since(before).fault()
-    assert found.startswith(fault)
-    assert bool(found) == bool(fault)
 
 
 def test_progress_is_told_when_it_changes_and_not_too_often(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

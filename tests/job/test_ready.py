@@ -232,7 +232,7 @@ def test_an_engine_without_metrics_is_named_with_the_end_of_its_log(make: Make, 
     with pytest.raises(NotReadyError) as error:
         prover._engines_report_the_plan()
     lines = str(error.value).splitlines()
-    assert lines[0].startswith("prefill0: metrics: expected a page of metrics, seen 404")
+    assert lines[0].startswith("PD202 prefill0: metrics: expected a page of metrics, seen 404")
     assert lines[1] == "  last lines of logs/prefill0.log:"
     assert lines[2:22] == [f"  | line {n}" for n in range(30, 50)]
     assert len(lines) == 23  # and what to do

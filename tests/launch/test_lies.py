@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pdkit.job.codes import BY_CODE
+
 from ..fakes.launches import Launch, launch
 
 WIDTH = 3
@@ -73,6 +75,22 @@ CASES = {
     ),
     "fails transfers only after it was found ready": Case(
         4, (" KV transfers failed since the last look",), "gate/decode0:failed-transfers"
+    ),
+    "receives KV too slowly after it was found ready": Case(
+        4,
+        ("PD208 decode0 received KV at 12.5 MB/s, at least 500 are asked for since the last look", "UCX_TLS"),
+        "gate/decode0:kv-mb-s=12.5",
+        ("gate.min_kv_mb_s=500.0",),
+    ),
+    "guesses wrong": Case(
+        4,
+        ("PD209 5.0% of ", " drafted tokens were accepted, at least 20% are asked for"),
+        "gate/decode0:acceptance=0.05",
+        ("common.mtp=2",),
+        force=True,
+    ),
+    "keeps KV after the gate": Case(
+        4, ("PD210 KV is still taken 15 s after the last answer: decode0 5.0%",), "gate/decode0:keeps-kv=0.05"
     ),
     "counts failed transfers": Case(
         5, ("decode0: failed transfers: expected 0, seen 1 (decode0)",), "decode0:failed-transfers"
@@ -230,13 +248,27 @@ def test_a_lie_ends_the_run_with_the_right_code_and_words(
     assert (run.folder / "gate.jsonl").exists() == ("gate" in stages)
     points = run.points()
     assert [point["valid"] for point in points] == ([False] if code == 7 else [])
+    if code != 2 and "code" in result:  # the driver's own; a process that died is told by who started it
+        assert result["code"] in BY_CODE
+        assert result["code"] in result["message"].splitlines()[0]
     if code == 5:
         proof = run.json("ready.json")
         assert proof["ready"] is False
+        assert proof["checks"][-1]["code"] == result["code"]
         assert [check["name"] for check in proof["checks"] if not check["ok"]] == [proof["checks"][-1]["name"]]
     if name == "dies at start":
         assert sum(line.startswith("  | ") for line in result["message"].splitlines()) == 20
         assert "DEBUG line 10 " not in run.text
+
+
+def test_what_an_engine_does_not_report_is_not_judged_and_said_so(engines: Path, tmp_path: Path) -> None:
+    run = launch(engines, tmp_path, lies="decode0:no-kv-usage;gate/decode0:keeps-kv=0.05")
+    assert run.end() == 0, run.text
+    told = [(event["code"], event["why"]) for event in run.events("undecided")]
+    assert told == [("PD210", "no KV usage from decode0")] * 2
+    [counted] = run.events("counted")
+    assert counted["recomputed"] == 0
+    assert counted["kv_mb_s"]["decode0"] == pytest.approx(1000)
 
 
 def test_a_load_tool_that_is_not_there_is_told_before_any_engine_is_waited_for(engines: Path, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ it is told only then. The lies of an engine:
     exit-at-start unready                   how it starts
     stubborn detached-core                  how it ends: not by TERM; its core in a session of its own
     http-500 error-body empty truncated garbage slow=SECONDS crowded=N (wrong above N requests at once)
-    recompute failed-transfers first-blocks how KV arrives
+    recompute failed-transfers first-blocks kv-mb-s=RATE    how KV arrives
+    keeps-kv=SHARE no-kv-usage acceptance=SHARE             what it counts of its KV and its drafts
     log=LINE die unregister no-metrics      what happens to it
     only-first                              the router: all work goes to the first worker of each role
     blocks=FILE                             a folder stands where FILE of the run folder must be written

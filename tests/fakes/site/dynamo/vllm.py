@@ -37,7 +37,7 @@ def flags() -> argparse.Namespace:
     parser.add_argument("--kv-cache-memory-bytes", type=int, required=True)
     for name in ("dtype", "kv-cache-dtype"):
         parser.add_argument(f"--{name}", default="auto")
-    for name in ("data-parallel-address", "data-parallel-rpc-port", "kv-transfer-config"):
+    for name in ("data-parallel-address", "data-parallel-rpc-port", "kv-transfer-config", "speculative-config"):
         parser.add_argument(f"--{name}")
     for name in ("no-enable-prefix-caching", "enforce-eager", "data-parallel-hybrid-lb"):
         parser.add_argument(f"--{name}", action="store_true")
@@ -70,6 +70,7 @@ class Engine:
         self.said: set[str] = set()
         transfer = json.loads(self.flags.kv_transfer_config or "null")
         self.connector = bool(transfer)
+        self.mtp = json.loads(self.flags.speculative_config or "{}").get("num_speculative_tokens", 0)
         if self.role == "prefill" and not self.connector:
             raise SystemExit("ValueError: prefill needs --kv-transfer-config")
         parts = (self.flags.model, self.flags.dtype, self.flags.kv_cache_dtype)
@@ -101,7 +102,9 @@ class Engine:
         if path == "/metrics":
             if "no-metrics" in lies.told(self.name):
                 return 500, "metrics are gone"
-            return 200, metrics.page(self._reported(), self.component, self._worker_id(), self._cache())
+            usage = "no-kv-usage" not in lies.told(self.name)
+            page = metrics.page(self._reported(), self.component, self._worker_id(), self._cache(), kv_usage=usage)
+            return 200, page
         ready = self.registration is not None
         return (200 if ready else 503), json.dumps({"status": "ready" if ready else "notready"})
 
@@ -155,8 +158,8 @@ class Engine:
         params = body.get("kv_transfer_params")
         if params is None:
             rank.prompt_tokens["local_compute"] += len(tokens)
-            return self._answer(tokens, body, told, crowd)
-        return self._answer(self._receive(rank, params, told), body, told, crowd)
+            return self._answer(rank, tokens, body, told, crowd)
+        return self._answer(rank, self._receive(rank, params, told), body, told, crowd)
 
     def _receive(self, rank: metrics.Rank, params: Any, told: dict[str, str]) -> list[int]:
         """The prompt as this engine's KV cache holds it after the transfer."""
@@ -177,6 +180,7 @@ class Engine:
         rank.failed_transfers += "failed-transfers" in told
         rank.prompt_tokens["external_kv_transfer"] += len(tokens)
         rank.bytes_transferred += KV_BYTES_PER_TOKEN * len(tokens)
+        rank.transfer_seconds += KV_BYTES_PER_TOKEN * len(tokens) / (1e6 * float(told.get("kv-mb-s", 1000)))
         if mine != theirs or "garbage" in told:
             return tokens[::-1]
         damaged = "first-blocks" in told and words.known_answer(tokens) is None
@@ -187,11 +191,17 @@ class Engine:
         print(f"ERROR {line}", flush=True)
         raise TransferFailedError("KV load failure (failure_policy=fail)")
 
-    def _answer(self, tokens: list[int], body: Any, told: dict[str, str], crowd: int) -> dict[str, Any]:
+    def _answer(
+        self, rank: metrics.Rank, tokens: list[int], body: Any, told: dict[str, str], crowd: int
+    ) -> dict[str, Any]:
         limit = 2 if "truncated" in told else body["max_tokens"]
         ids, reason = words.generate(tokens, limit, ignore_eos=body["ignore_eos"])
         if "crowded" in told and crowd > int(told["crowded"]):
             ids = words.encode("#### 12345")
+        drafts = self.mtp * len(ids)
+        rank.drafted += drafts
+        rank.accepted += drafts * float(told.get("acceptance", 0.7))
+        rank.kv_kept = float(told.get("keeps-kv", 0))
         return {"token_ids": [] if "empty" in told else ids, "finish_reason": reason}
 
     def happenings(self) -> None:
