@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import signal
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdkit import __version__, cli_check, cli_cluster, cli_evidence, cli_interop
+from pdkit import __version__, cli_check, cli_cluster, cli_evidence, cli_interop, cli_run
 from pdkit.errors import FindingsError, InterruptedRunError, PdkitError
 from pdkit.rack.cli import app as rack_app
 
@@ -134,46 +133,6 @@ def render(
         typer.echo(f"  submit: cd {folder} && sbatch job.sbatch")
 
 
-@app.command(epilog="Example: pdkit run recipes/local/tiny_pd.yaml")
-def run(
-    recipe: RecipeFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder in which run folders are made.")] = Path(
-        "runs"
-    ),
-    sets: Sets = [],  # noqa: B006
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run of this recipe.")] = False,
-    engines: Annotated[Path | None, typer.Option(help="Python environment with vllm, ai-dynamo and nixl.")] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Run in spite of findings; the later stages still judge.")
-    ] = False,
-) -> None:
-    """Serve a recipe on this machine, prove it ready, gate its answers, sweep it and draw the report."""
-    from pdkit.job.audit import doubts
-    from pdkit.launch.local import run_local
-    from pdkit.launch.run import engine_environment, find_unfinished, finished, outcome, prepare
-    from pdkit.launch.watch import watching
-    from pdkit.results.report import build_report
-
-    if resume:
-        folder, one = find_unfinished(recipe, tuple(sets), output)
-    else:
-        folder, one = prepare(recipe, tuple(sets), output, force=force, engines=engines)
-    if resume and finished(folder, one):
-        typer.echo(f"{folder}: nothing is missing; report: {folder / 'report.html'}")
-        return
-    environment = engine_environment(one, engines)
-    typer.echo(f"run folder: {folder}")
-    try:
-        with watching(_console()) as watch:
-            code = run_local(folder, one, environment, watch)
-    finally:  # the run's own error matters more than one of the page that tells of it
-        with contextlib.suppress(OSError, PdkitError) if sys.exc_info()[0] else contextlib.nullcontext():
-            typer.echo(f"report: {build_report([folder], [], folder / 'report.html', doubts)}")
-    if code:
-        sys.stderr.write(f"{outcome(folder)}\n")
-        raise typer.Exit(code)
-
-
 @app.command(epilog="Example: pdkit schema > recipe.schema.json")
 def schema() -> None:
     """Print the JSON Schema of recipes, so that editors complete and check them."""
@@ -183,6 +142,8 @@ def schema() -> None:
     typer.echo(to_json(recipe_schema()), nl=False)
 
 
+app.command("run", epilog="Example: pdkit run recipes/local/tiny_pd.yaml")(cli_run.run)
+app.command("rehearse", epilog="Example: sudo pdkit rehearse recipes/qwen38_tep8.yaml")(cli_run.rehearse)
 app.command("submit", epilog="Example: pdkit submit recipes/qwen38_tep8.yaml --cluster oci")(cli_cluster.submit)
 app.command("status", epilog="Example: pdkit status --watch")(cli_cluster.status)
 app.command("logs", epilog="Example: pdkit logs runs/RUN decode0-0 -f")(cli_cluster.logs)

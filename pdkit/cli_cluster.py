@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -28,6 +28,9 @@ def submit(  # noqa: PLR0913, PLR0917  (each is an option)
     hold: Annotated[bool, typer.Option("--hold", help="Submit it held; `scontrol release` lets it go.")] = False,
     dependency: Annotated[str | None, typer.Option(help="Slurm's own, such as afterok:123.")] = None,
     test_only: Annotated[bool, typer.Option("--test-only", help="Ask when it would start; submit nothing.")] = False,
+    engine: Annotated[
+        Literal["mocker"] | None, typer.Option(help="Rehearse with played engines: no figure counts.")
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Submit even what is queued or running already.")] = False,
     resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with an unfinished run folder.")] = None,
     json: Json = False,
@@ -36,6 +39,7 @@ def submit(  # noqa: PLR0913, PLR0917  (each is an option)
     from pdkit.errors import UsageError
     from pdkit.launch.clusters import choose_cluster
     from pdkit.launch.record import find_run
+    from pdkit.launch.rehearsal import rehearsal_sets
     from pdkit.launch.slurm import Options
     from pdkit.launch.submit import options_for, planned_for, submit_recipes, would_start
     from pdkit.launch.submit import resume as resume_run
@@ -44,20 +48,22 @@ def submit(  # noqa: PLR0913, PLR0917  (each is an option)
         raise UsageError("give either a recipe or --resume RUN", fix="pdkit submit -h")
     wish, chosen = Options(hold=hold, dependency=dependency), choose_cluster(cluster)
     if resume is not None:
-        if sets or test_only or again:
-            raise UsageError("--resume takes the run as it is, without --set, --test-only or --again")
+        if sets or test_only or again or engine:
+            raise UsageError("--resume takes the run as it is, without --set, --test-only, --again or --engine")
         folder = find_run(resume, output)
         _tell([resume_run(folder, options_for(folder, chosen if cluster else None, wish))], json)
         return
     assert recipe is not None
-    planned = planned_for(recipe, tuple(sets), chosen)
+    asked = rehearsal_sets(recipe, tuple(sets)) if engine else tuple(sets)
+    planned = planned_for(recipe, asked, chosen)
     if test_only:
         for name, words in would_start(planned, wish):
             typer.echo(f"{name}: {words}")
         return
     done: list[Submission] = []
     try:
-        for one in submit_recipes(planned, output, options_for(None, chosen, wish), again=again):
+        options = options_for(None, chosen, wish)
+        for one in submit_recipes(planned, output, options, again=again, played=engine is not None):
             done.append(one)
             if not json:
                 _tell([one], json)

@@ -36,6 +36,8 @@ class Deployment:
     recipe: Recipe
     plan: dict[str, Any]
     lock_digest: str
+    rehearsal: bool
+    """Whether played engines take the place of the real ones, so that no figure says anything about them."""
     url: str
     """Base URL of the first frontend."""
     model: str
@@ -70,6 +72,7 @@ def read_deployment(folder: Path, address: Callable[[int], str]) -> Deployment:
         recipe=recipe,
         plan=plan,
         lock_digest=lock["digest"],
+        rehearsal="rehearsal" in lock,
         url=f"http://{address(frontend['node'])}:{frontend['port']}",
         model=plan["served_name"],
         workers=tuple(_worker(one, plan, address) for one in plan["placement"] if not one["headless"]),

@@ -70,6 +70,7 @@ def make_point(settings: LoadSettings, passed: Passed, concurrency: int, repeats
         acceptance=chosen.acceptance,
         spread=_spread(repeats),
         client_core_share=chosen.core_share,
+        rehearsal=settings.rehearsal,
         tool=settings.tool,
         tool_version=(measured.tool_version if measured else None) or settings.tool_version,
         gate_digest=passed.gate_digest,

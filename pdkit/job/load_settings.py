@@ -59,6 +59,8 @@ class LoadSettings(BaseModel):
     """Whether an engine caches prefixes: then warm-up prompts must differ from measured ones."""
     metrics_urls: tuple[str, ...] = ()
     """Prometheus pages of the decoding engines, for MTP acceptance behind a router."""
+    rehearsal: bool = False
+    """Played engines answer: a point of theirs is marked so."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 3600.0
     """Longest run of the tool for one point."""
 

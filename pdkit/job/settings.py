@@ -64,6 +64,7 @@ def load_settings(deployment: Deployment) -> LoadSettings:
         gpus_by_role={role: one["gpus_per_endpoint"] * one["endpoints"] for role, one in roles.items()},
         mtp=generating["mtp"],
         prefix_caching=any(recipe.settings(role).prefix_caching for role in recipe.roles()),
+        rehearsal=deployment.rehearsal,
         metrics_urls=tuple(f"{worker.url}/metrics" for worker in deployment.generating()),
     )
 

@@ -20,6 +20,7 @@ from pdkit.launch.status import RunStatus
 WATCH_SECONDS = 3.0
 """Slurm's controller serves everybody: it is not asked more often."""
 REASON_LINES = 10
+REHEARSAL = " (rehearsal)"
 _SEE_LOG = re.compile(r"see logs/([\w.-]+\.log)")
 _COLOURS = {"done": "green", "failed": "bold red", "queued": "yellow"}
 
@@ -33,7 +34,7 @@ def board(statuses: Sequence[RunStatus], problem: str) -> Group:
         table.add_column(name, header_style="dim", overflow="fold", no_wrap=name in ("job", "points", "ETA"))
     for one in statuses:
         table.add_row(
-            one.folder.name,
+            f"{one.folder.name}{REHEARSAL if one.rehearsal else ''}",
             one.job or "-",
             one.state.lower().replace("_", " "),
             Text(one.stage, style=_COLOURS.get(one.stage, "cyan" if one.live else "")),
@@ -91,9 +92,8 @@ def _lines(console: Console, look: Look) -> None:
         for one in statuses:
             line = f"{one.state.lower()}, {one.stage}" + (f": {more(one)}" if one.error else "")
             if told.get(one.folder.name) != line:
-                console.print(
-                    f"{time.strftime('%H:%M:%S')}  {one.folder.name}  {line}", highlight=False, soft_wrap=True
-                )
+                name = f"{one.folder.name}{REHEARSAL if one.rehearsal else ''}"
+                console.print(f"{time.strftime('%H:%M:%S')}  {name}  {line}", highlight=False, soft_wrap=True)
             told[one.folder.name] = line
         if problem and told.get("") != problem:
             told[""] = problem

@@ -17,6 +17,7 @@ from pdkit.laptop.environment import node_environment
 from pdkit.laptop.questions import make_problems
 from pdkit.launch.record import read_json
 from pdkit.launch.run import engines_folder
+from pdkit.mocker.tokenizer import model_files
 from pdkit.recipe.load import load
 
 MOCKER = "mocker"
@@ -24,14 +25,6 @@ MOCKER = "mocker"
 FOLDER = "rehearsal"
 """In the run folder: everything that replaces the engines, and nothing else of the job."""
 QUESTIONS = 200
-MODEL = Path(pdkit.__file__).parent / "laptop" / "models" / "dense"
-_MODEL_FILES = (
-    "chat_template.jinja",
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-)
 _LIGHT = ("sweep.prompts_per_concurrency=1", "sweep.repeats=1")
 """One request per seat: there is nothing to measure, so there is no need to wait for more."""
 
@@ -57,13 +50,17 @@ def rehearsed(folder: Path) -> bool:
 
 
 def rehearsal_sets(recipe: Path, sets: tuple[str, ...]) -> tuple[str, ...]:
-    """`sets` after those of a rehearsal, which they overrule: little load, and questions that need no network."""
-    gates = [one.recipe.gate for one in load(recipe, sets)]
-    if any(gate.data is None for gate in gates):
-        count = max(QUESTIONS, *(gate.questions or 0 for gate in gates))
-        twins = ("gate.twin=null",) if any(gate.twin for gate in gates) else ()
-        return (f"gate.data={_practice(count)}", *twins, *_LIGHT, *sets)
-    return (*_LIGHT, *sets)
+    """`sets` after those of a rehearsal, which they overrule: little load, no network and no weights needed."""
+    recipes = [one.recipe for one in load(recipe, sets)]
+    found = list(_LIGHT)
+    if any(one.gate.data is None for one in recipes):
+        count = max(QUESTIONS, *(one.gate.questions or 0 for one in recipes))
+        found.append(f"gate.data={_practice(count)}")
+        found += ["gate.twin=null"] if any(one.gate.twin for one in recipes) else []
+    paths = {one.model.path for one in recipes}
+    if any(path.startswith("/") and not Path(path).exists() for path in paths):  # a folder of the cluster's own
+        found.append(f"model.path=rehearsal/{Path(min(paths)).name}")
+    return (*found, *sets)
 
 
 def _practice(count: int) -> Path:
@@ -81,12 +78,9 @@ def equip(folder: Path) -> None:
     room = folder / FOLDER
     write_text(room / "bin" / "python3", _PYTHON, mode=0o755)
     (room / "engine.zip").write_bytes(_engine_code())
-    (room / "model").mkdir()
-    for name in _MODEL_FILES:
-        shutil.copyfile(MODEL / name, room / "model" / name)
-    _lift_limits(room / "model")
-    recipe = read_json(folder / "plan.json")
-    for path in {role["model_path"] for role in recipe["roles"].values()}:
+    for name, text in model_files().items():
+        write_text(room / "model" / name, text)
+    for path in {role["model_path"] for role in read_json(folder / "plan.json")["roles"].values()}:
         if not path.startswith("/"):
             _put_into_hub(room / "hub", path, room / "model")
 
@@ -100,13 +94,6 @@ def _engine_code() -> bytes:
     return stream.getvalue()
 
 
-def _lift_limits(model: Path) -> None:
-    """The tiny model's tokenizer stands for one of a large model, which takes longer prompts."""
-    for name, key in (("config.json", "max_position_embeddings"), ("tokenizer_config.json", "model_max_length")):
-        content = json.loads((model / name).read_text(encoding="utf-8"))
-        write_text(model / name, json.dumps({**content, key: 2**20}))
-
-
 def _put_into_hub(hub: Path, name: str, model: Path) -> None:
     """A hub cache in which the model's name leads to the tokenizer that plays its part: load tools look there."""
     place = hub / f"models--{name.replace('/', '--')}"
@@ -114,12 +101,12 @@ def _put_into_hub(hub: Path, name: str, model: Path) -> None:
     write_text(place / "refs" / "main", "rehearsal")
 
 
-def environment_of(folder: Path, engines: Path | None) -> dict[str, str]:
-    """What a rehearsal's job gets beside the submitting shell's own environment.
+def environment_of(folder: Path) -> dict[str, str]:
+    """What a rehearsal's job gets beside the submitting shell's own environment: played engines first on its PATH.
 
     Raises UsageError when the engines' environment is not there: Dynamo and the load tool are real in a rehearsal.
     """
-    found = engines_folder(engines)
+    found = engines_folder(None)
     if found is None:
         raise UsageError("a rehearsal needs Dynamo on this machine: .venv-vllm is not there", fix="make engines")
     room = folder.resolve() / FOLDER

@@ -1,9 +1,10 @@
-"""`pdkit run`: render, start on this machine, supervise, report; or go on with what an earlier run left unfinished."""
+"""`pdkit run` on this machine: render, start, supervise, report; or go on with what an earlier run left unfinished."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -39,6 +40,17 @@ def prepare(
     folder = next_run_folder(output, plan)
     write_run_folder(folder, plan, loaded.source, findings)
     return folder.resolve(), plan
+
+
+def goes_to_slurm(recipe: Path, sets: tuple[str, ...]) -> bool:
+    """Whether a recipe is submitted rather than started here: it needs GPUs of several nodes, or Slurm hands them out.
+
+    Inside a job, and on a GPU machine without Slurm, a recipe of one node runs where it is.
+    """
+    gpus = [plan for _, plan, _ in planned(recipe, sets) if plan.hardware.device != "cpu"]
+    if not gpus or "SLURM_JOB_ID" in os.environ:
+        return False
+    return any(plan.nodes > 1 for plan in gpus) or shutil.which("sbatch") is not None
 
 
 def find_unfinished(recipe: Path, sets: tuple[str, ...], output: Path) -> tuple[Path, Plan]:

@@ -16,6 +16,7 @@ from pdkit.launch.processes import marked
 from pdkit.launch.progress import Eta, Progress, attempt_of, progress_of, seconds_of
 from pdkit.launch.record import read_json, submissions
 from pdkit.launch.redact import redact
+from pdkit.launch.rehearsal import rehearsed
 
 SETTLED_SECONDS = 600.0
 """A result this old is final: its job has ended, Slurm need not be asked."""
@@ -55,6 +56,8 @@ class RunStatus:
     """Why it failed; empty while nothing did."""
     exit_code: int | None
     nodes: str
+    rehearsal: bool
+    """Whether played engines take the place of the real ones."""
 
     @property
     def live(self) -> bool:
@@ -74,6 +77,7 @@ class _Run:
     """Valid points."""
     result: dict[str, Any] | None
     result_age: float
+    rehearsal: bool
 
     @property
     def job(self) -> str | None:
@@ -118,6 +122,7 @@ def _read(folder: Path) -> _Run:
         measured=sum(read_json(file, {"valid": False})["valid"] for file in folder.glob("points/*.json")),
         result=result,
         result_age=age,
+        rehearsal=rehearsed(folder),
     )
 
 
@@ -170,7 +175,8 @@ def _ended(run: _Run, progress: Progress, result: dict[str, Any] | None, state: 
     """The result says how it went, unless Slurm knows better."""
     words = SLURMS_OWN_WORDS.get(state, "")
     if result is not None and result["exit_code"] == 0:
-        ended = Progress(stage="done", note=result["message"], points=progress.points)
+        note = f"rehearsal, no performance figure: {result['message']}" if run.rehearsal else result["message"]
+        ended = Progress(stage="done", note=note, points=progress.points)
         return _build(run, ended, state=state, job=job, exit_code=0)
     why = [words] if words else []
     if result is not None:
@@ -216,4 +222,5 @@ def _build(
         error=redact(error),
         exit_code=exit_code,
         nodes=job.nodes if job else "",
+        rehearsal=run.rehearsal,
     )

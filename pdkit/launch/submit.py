@@ -32,17 +32,6 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 Planned = tuple[Loaded, Plan, list[Finding]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """Says that played engines take the place of the real ones, and where Dynamo and the load tool are."""
-
-    engines: Path | None = None
-
-    def options(self, folder: Path, options: Options) -> Options:
-        """`options` with the environment that puts the played engines first."""
-        return replace(options, environment={**options.environment, **environment_of(folder, self.engines)})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """A job of a recipe: a new one, or the one that does the same already."""
@@ -74,28 +63,38 @@ def planned_for(recipe: Path, sets: tuple[str, ...], cluster: Cluster | None) ->
 
 
 def submit_recipes(
-    planned: list[Planned], output: Path, options: Options, *, again: bool, rehearsal: Rehearsal | None = None
+    planned: list[Planned], output: Path, options: Options, *, again: bool, played: bool = False
 ) -> Iterator[Submission]:
-    """Submit each recipe as a job of its own; what the same lock does already is told instead, unless `again`."""
-    played = MOCKER if rehearsal else None
+    """Submit each recipe as a job of its own; what the same lock does already is told instead, unless `again`.
+
+    `played` makes rehearsals of them: played engines take the place of the real ones.
+    """
+    rehearsal = MOCKER if played else None
     for loaded, plan, findings in planned:
         with _alone(output):
-            files = rendered_files(plan, loaded.source, findings, played)
+            files = rendered_files(plan, loaded.source, findings, rehearsal)
             refuse_secrets(files)
             same = None if again else _live_with_lock(json.loads(files["lock.json"])["digest"])
             if same is not None:
                 yield Submission(folder=same.folder or Path(), job=same.id, state=same.state, nodes=plan.nodes)
                 continue
             folder = next_run_folder(output, plan)
-            write_run_folder(folder, plan, loaded.source, findings, played)
+            write_run_folder(folder, plan, loaded.source, findings, rehearsal)
             try:
-                if rehearsal:
+                if played:
                     equip(folder)
-                job = submit(folder, rehearsal.options(folder, options) if rehearsal else options)
+                job = submit(folder, _with_players(folder, options))
             except (RefusedError, UsageError):
                 shutil.rmtree(folder)  # nothing has run, and nothing will
                 raise
         yield Submission(folder=folder, job=job, state="SUBMITTED", nodes=plan.nodes)
+
+
+def _with_players(folder: Path, options: Options) -> Options:
+    """`options` as they are; for a rehearsal, with the environment that puts the played engines first."""
+    if not rehearsed(folder):
+        return options
+    return replace(options, environment={**options.environment, **environment_of(folder)})
 
 
 def _live_with_lock(digest: str) -> Job | None:
@@ -130,9 +129,8 @@ def resume(folder: Path, options: Options) -> Submission:
                 return Submission(folder=folder, job=job.id, state=job.state, nodes=nodes)
         if _finished(folder):
             raise UsageError("nothing is missing in this run", at=str(folder), fix=f"pdkit report {folder}")
-        if rehearsed(folder):
-            options = Rehearsal().options(folder, options)
-        return Submission(folder=folder, job=submit(folder, options), state="SUBMITTED", nodes=nodes)
+        number = submit(folder, _with_players(folder, options))
+        return Submission(folder=folder, job=number, state="SUBMITTED", nodes=nodes)
 
 
 def options_for(folder: Path | None, cluster: Cluster | None, options: Options) -> Options:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+LONGEST_QUESTION = 8000
+"""Tokens, worked examples included."""
 _WORDS = " amber birch cedar delta ember fjord grove heath inlet jetty knoll ledge"
 
 
@@ -22,8 +24,7 @@ class Answers:
         lines = (folder / "accuracy" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines if line.strip()]
         self.known = {
-            row["question"]: spoiled(row["answer"]) if wrong(number, right) else row["answer"]
-            for number, row in enumerate(rows)
+            row["question"]: said(row["answer"], wrong=is_wrong(number, right)) for number, row in enumerate(rows)
         }
         self.words: list[int] = self.tokenizer.encode(_WORDS, add_special_tokens=False).ids
 
@@ -40,7 +41,7 @@ class Answers:
 
     def _known_answer(self, prompt: Sequence[int]) -> str | None:
         """By the last question that the prompt holds: worked examples come before the one that is asked."""
-        if len(prompt) > 8 * 1024 or not self.known:  # a prompt of the sweep
+        if len(prompt) > LONGEST_QUESTION:  # a prompt of the sweep
             return None
         text = self.tokenizer.decode(list(prompt), skip_special_tokens=False)
         place, question = max((text.rfind(one), one) for one in self.known)
@@ -52,12 +53,12 @@ class Answers:
         return random.Random(seed).choices(self.words, k=max(0, count))  # noqa: S311  (not for secrets)
 
 
-def wrong(number: int, right: float) -> bool:
+def is_wrong(number: int, right: float) -> bool:
     """Whether the question with this number, from 0, is answered wrong: evenly spread, never more than the share."""
     return int((number + 1) * (1 - right) + 1e-9) > int(number * (1 - right) + 1e-9)
 
 
-def spoiled(answer: str) -> str:
-    """An answer whose last number is off by one."""
-    head, _, number = answer.rpartition("#### ")
-    return f"{head}#### {int(number.replace(',', '')) + 1}"
+def said(answer: str, *, wrong: bool) -> str:
+    """The last line of an answer of the data file; off by one when it is to be wrong."""
+    number = answer.rpartition("#### ")[2].strip()
+    return f"The answer is known.\n#### {int(number.replace(',', '')) + 1 if wrong else number}"

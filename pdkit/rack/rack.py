@@ -157,6 +157,11 @@ def status(config: RackConfig) -> list[NodeState]:
     ]
 
 
+def runs(config: RackConfig) -> bool:
+    """Whether the rack's controller is at work."""
+    return config.head in network.existing(config) and bool(daemons.running(config.head, "slurmctld"))
+
+
 def environment(config: RackConfig) -> dict[str, str]:
     """The variables that make sbatch, srun and squeue talk to this rack."""
     return {"SLURM_CONF": str(config.conf)}

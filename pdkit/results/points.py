@@ -69,6 +69,8 @@ class Point(Record):
     """Why the point is invalid, one sentence each."""
     notes: tuple[str, ...] = ()
     """What a reader must know to compare the point with others."""
+    rehearsal: bool = False
+    """Played engines answered: the figures are of pdkit's own stand-ins and say nothing about performance."""
     random_tokens_with_mtp: bool
     """MTP ran on random tokens: its acceptance, and so tok/s/user, says little about real text."""
 

@@ -34,8 +34,13 @@ class RunRecord:
 
     @property
     def valid_points(self) -> tuple[Point, ...]:
-        """The points whose figures may be used."""
-        return tuple(point for point in self.points if point.valid)
+        """The points whose figures may be used; a rehearsal has none."""
+        return tuple(point for point in self.points if point.valid and not point.rehearsal and not self.rehearsal)
+
+    @property
+    def rehearsal(self) -> bool:
+        """Whether played engines took the place of the real ones."""
+        return self.lock is not None and self.lock.rehearsal is not None
 
     def roles(self) -> dict[str, Json]:
         """The planned roles by name."""

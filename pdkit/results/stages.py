@@ -102,6 +102,7 @@ class Lock(_Stage):
     pdkit: str = ""
     image: str | None = None
     engine: dict[str, str] = {}
+    rehearsal: str | None = None
 
 
 class Result(_Stage):
