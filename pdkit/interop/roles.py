@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
+from pdkit.interop.placing import check_nodes
 from pdkit.interop.reading import Reading, as_int, dotted
 from pdkit.interop.types import SrtRole
 from pdkit.recipe.owned import flag_name
@@ -12,7 +13,7 @@ from pdkit.recipe.schema import ROLES, Role
 from pdkit.recipe.topology import MOST, Topology
 from pdkit.recipe.yaml_marks import Path
 
-GPUS, NODES, TWICE, JSON = "PD123", "PD124", "PD125", "PD126"
+GPUS, TWICE, JSON = "PD123", "PD125", "PD126"
 MODES = {"prefill": "prefill", "decode": "decode", "agg": "aggregated"}
 """The peer's word for each role in schema 1."""
 CONNECTORS = {"nixl": "NixlConnector", "lmcache": "LMCacheConnectorV1", "kvbm": "DynamoConnector"}
@@ -26,23 +27,23 @@ def read_roles(reading: Reading, schema: Literal[1, 2], gpus_per_node: int) -> d
     """Every role that has workers; what is wrong with one becomes findings of the reading."""
     found: dict[Role, SrtRole] = {}
     for role in ROLES:
-        where = _Where(role, schema)
+        where = Where(role, schema)
         if _is_there(reading, where):
             found[role] = _role(reading, where, gpus_per_node, found.get("prefill"))
     if "agg" in found and len(found) > 1:
         fix = "keep either the aggregated workers or prefill and decode"
-        reading.fault(_Where("agg", schema).workers, "aggregated workers beside prefill or decode", fix, key=True)
+        reading.fault(Where("agg", schema).workers, "aggregated workers beside prefill or decode", fix, key=True)
         del found["agg"]
     if found and "agg" not in found and len(found) == 1:
         missing: Role = "decode" if "prefill" in found else "prefill"
         only = next(iter(found))
-        reading.fault(_Where(only, schema).workers, f"{only} workers without {missing}", f"add {missing} workers")
+        reading.fault(Where(only, schema).workers, f"{only} workers without {missing}", f"add {missing} workers")
         return {}
-    _check_nodes(reading, schema, found, gpus_per_node)
+    check_nodes(reading, [(one, Where(role, schema).workers) for role, one in found.items()], gpus_per_node)
     return found
 
 
-class _Where:
+class Where:
     """Where the two schemas keep what belongs to a role."""
 
     def __init__(self, role: Role, schema: Literal[1, 2]) -> None:
@@ -62,13 +63,13 @@ class _Where:
             self.connector, self.own = ("backend", "connector"), ("resources",)
 
 
-def _is_there(reading: Reading, where: _Where) -> bool:
+def _is_there(reading: Reading, where: Where) -> bool:
     if where.own != ("resources",):
         return reading.has(*where.own)
     return reading.has(*where.workers) or reading.has(*where.nodes)
 
 
-def _role(reading: Reading, where: _Where, gpus_per_node: int, prefill: SrtRole | None) -> SrtRole:
+def _role(reading: Reading, where: Where, gpus_per_node: int, prefill: SrtRole | None) -> SrtRole:
     workers = reading.count(*where.workers, default=1, least=1)
     nodes = _nodes(reading, where)
     shared = prefill.gpus if prefill and not nodes else gpus_per_node
@@ -92,7 +93,7 @@ def _role(reading: Reading, where: _Where, gpus_per_node: int, prefill: SrtRole 
     return role
 
 
-def _check_gpus(reading: Reading, where: _Where, role: SrtRole) -> None:
+def _check_gpus(reading: Reading, where: Where, role: SrtRole) -> None:
     """TP x DP x PP against the GPUs of a worker; without DP the peer launches what is too small, and GPUs idle."""
     takes = role.topology.gpus
     if takes == role.gpus:
@@ -105,7 +106,7 @@ def _check_gpus(reading: Reading, where: _Where, role: SrtRole) -> None:
     reading.fault(path, message, fix, code=GPUS, severity="warning" if idle else "error")
 
 
-def _nodes(reading: Reading, where: _Where) -> int:
+def _nodes(reading: Reading, where: Where) -> int:
     """Nodes of a role; decode may share those of prefill, written 0 or `colocate`."""
     if where.role == "decode" and reading.raw(*where.nodes) in (0, "colocate"):
         return 0
@@ -117,7 +118,7 @@ def plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _flags(reading: Reading, where: _Where) -> tuple[dict[str, Any], dict[str, str]]:
+def _flags(reading: Reading, where: Where) -> tuple[dict[str, Any], dict[str, str]]:
     """Flags by vLLM's full names and how the file spells them; two spellings of one flag are a fault."""
     flags: dict[str, Any] = {}
     keys: dict[str, str] = {}
@@ -170,7 +171,7 @@ def _decoded(reading: Reading, path: Path, value: Any) -> Any:
     return found
 
 
-def _kv_transfer(reading: Reading, where: _Where, flags: dict[str, Any], keys: dict[str, str]) -> dict[str, Any] | None:
+def _kv_transfer(reading: Reading, where: Where, flags: dict[str, Any], keys: dict[str, str]) -> dict[str, Any] | None:
     """What `--kv-transfer-config` says; the peer adds one of its own for `connector:`, which is `nixl` unless null."""
     given: dict[str, Any] | None = flags.pop("kv-transfer-config", None)
     own = reading.raw(*where.flags, "connector")
@@ -191,7 +192,7 @@ def _kv_transfer(reading: Reading, where: _Where, flags: dict[str, Any], keys: d
     return {"kv_connector": known, "kv_role": "kv_both"} if known else _decoded(reading, path, short)
 
 
-def _topology(reading: Reading, where: _Where, flags: dict[str, Any], keys: dict[str, str]) -> Topology:
+def _topology(reading: Reading, where: Where, flags: dict[str, Any], keys: dict[str, str]) -> Topology:
     """TP, PP, DP and EP out of the flags; with DP the peer computes with them, so they must be numbers."""
     sizes = {flag: _size(reading, where, flags, keys, flag) for flag in PARALLEL}
     tp, pp, dp = (sizes[flag] for flag in PARALLEL)
@@ -205,7 +206,7 @@ def _topology(reading: Reading, where: _Where, flags: dict[str, Any], keys: dict
     return Topology(tp=tp, dp=dp, pp=pp, ep=ep)
 
 
-def _size(reading: Reading, where: _Where, flags: dict[str, Any], keys: dict[str, str], flag: str) -> int:
+def _size(reading: Reading, where: Where, flags: dict[str, Any], keys: dict[str, str], flag: str) -> int:
     if flag not in flags:
         return 1
     value, path = flags.pop(flag), (*where.flags, keys[flag])
@@ -219,32 +220,6 @@ def _size(reading: Reading, where: _Where, flags: dict[str, Any], keys: dict[str
         message = f"{where.role}: `{keys[flag]}` is text; srt-slurm computes with it and fails inside the job"
         reading.fault(path, message, f"write {number} without quotes")
     return number
-
-
-def _check_nodes(reading: Reading, schema: Literal[1, 2], found: dict[Role, SrtRole], gpus_per_node: int) -> None:
-    """Workers against the nodes that are asked for; the peer finds out inside the allocation."""
-    spread = reading.switch("resources", "spread_workers", default=False)
-    need = {role: _needed(one, gpus_per_node, spread=spread) for role, one in found.items()}
-    have = {role: one.nodes for role, one in found.items()}
-    if found.get("decode") and not have["decode"]:
-        together = sum(one.workers * one.gpus for one in found.values())
-        need = {"prefill": -(-together // gpus_per_node), "decode": 0}
-    if sum(need.values()) <= sum(have.values()):
-        return
-    for role, one in found.items():
-        if need[role] > have[role]:
-            message = (
-                f"{role}: {one.workers} workers of {one.gpus} GPUs need {need[role]} nodes of {gpus_per_node} GPUs"
-            )
-            message += f", {have[role]} are asked for"
-            fix = "ask for more nodes, or start fewer workers"
-            reading.fault(_Where(role, schema).workers, message, fix, code=NODES)
-
-
-def _needed(role: SrtRole, gpus_per_node: int, *, spread: bool) -> int:
-    if role.gpus >= gpus_per_node or spread:
-        return role.workers * -(-role.gpus // gpus_per_node)
-    return -(-role.workers // (gpus_per_node // role.gpus))
 
 
 def served_name(found: dict[Role, SrtRole]) -> str | None:

@@ -14,15 +14,14 @@ from pdkit.interop.types import Imported
 from pdkit.interop.variants import variants
 from pdkit.recipe.load import validated
 
-SHAPES = ({"backend", "resources"}, {"roles"}, {"base"}, {"engine", "resources"})
-"""Keys at the top of a file that only srt-slurm recipes have together."""
+THEIRS = frozenset(("backend", "resources", "roles", "base"))
+OURS = frozenset(("extends", "prefill", "decode", "agg", "common", "workload"))
+"""Keys at the top of a file that only one of the two formats has."""
 
 
 def is_srt(data: object) -> bool:
     """Whether plain data has the shape of an srt-slurm recipe, of either schema."""
-    if not isinstance(data, dict) or data.get("schema") == 1 or {"prefill", "decode", "agg", "extends"} & data.keys():
-        return False
-    return any(shape <= data.keys() for shape in SHAPES)
+    return isinstance(data, dict) and bool(THEIRS & data.keys()) and not OURS & data.keys()
 
 
 def read_srt(path: Path) -> tuple[Imported, ...]:

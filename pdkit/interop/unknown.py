@@ -73,5 +73,10 @@ def _derived(role: RolePlan) -> frozenset[str]:
 
 
 def _decided(rule: Rule, plan: Plan) -> bool:
-    """Two block sizes that are given and differ need no model to be wrong; the cause alone would name it."""
-    return rule.code == "PD001" and all(role.requested_block_size for role in plan.roles.values())
+    """Rules that look at the model and still are right without it.
+
+    PD001: two block sizes that are given and differ are wrong for any model; only the cause would name it.
+    PD009: the length of the load against max-model-len; the stand-in's own length is never the shorter.
+    """
+    given = all(role.requested_block_size for role in plan.roles.values())
+    return rule.code == "PD009" or (rule.code == "PD001" and given)

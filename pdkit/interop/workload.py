@@ -30,7 +30,8 @@ def put_workload(draft: Draft, recipe: SrtRecipe) -> None:
         draft.note("changed", ("benchmark", "type"), why, "workload")
     for name, value in zip(("isl", "osl", "concurrency"), numbers, strict=True):
         draft.put(("workload", name), value, (*where, "concurrencies" if name == "concurrency" else name))
-    if load.type == "sa-bench" and not load.chat_template:
+    if load.type == "sa-bench" and load.endpoint == "completions":
+        # what sa-bench adds of a template it takes off the prompt (srt-slurm c88ef731, benchmark_serving.py:463)
         draft.put(("workload", "template_tokens"), 0, (*where, "use_chat_template"))
     if load.type == "sa-bench":
         _put_sweep(draft, recipe)
