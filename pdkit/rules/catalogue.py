@@ -17,6 +17,9 @@ from pdkit.rules import (
     measurement,
     network,
     pairing,
+    pairing_connector,
+    pairing_hybrid,
+    pairing_layout,
     placement,
     ports,
     start,
@@ -37,17 +40,31 @@ RULES: tuple[Rule, ...] = (
     pairing.mtp_equal,
     pairing.kv_dtype_equal,
     pairing.ssm_dtype_equal,
-    pairing.conv_layout,
-    pairing.connector_equal,
+    pairing_hybrid.conv_layout,
+    pairing_connector.connector_equal,
     pairing.model_equal,
     flags.flags_are_known,
     ports.ports_are_free,
     pairing.dtype_equal,
-    pairing.load_failure_policy,
+    pairing_connector.load_failure_policy,
     steps.step_holds_block,
     capacity.gate_fits_length,
     flags.flag_values_fit,
     pairing.mtp_has_a_head,
+    pairing_connector.connector_hands_over,
+    pairing_hybrid.connector_carries_states,
+    pairing_hybrid.hybrid_manager_on,
+    pairing_connector.kv_role_is_told,
+    pairing_hybrid.async_scheduling_is_safe,
+    pairing_hybrid.prefix_caching_beside_mtp,
+    pairing_layout.attention_backend_equal,
+    pairing_layout.kv_layout_equal,
+    pairing_layout.tp_sizes_fit,
+    pairing_layout.cache_shape_equal,
+    pairing_layout.revision_is_pinned,
+    pairing_connector.lease_outlasts_the_queue,
+    pairing_connector.cross_layer_blocks_work,
+    pairing_connector.handshake_is_checked,
     capacity.state_blocks_hold_seats,
     capacity.prefill_limit_is_named,
     graphs.graphs_have_room,
@@ -80,7 +97,9 @@ RULES: tuple[Rule, ...] = (
     measurement.gpus_are_counted,
     accepting.ignores_are_needed,  # the last: it looks at what the others have found
 )
-NEVER_ACCEPTED = frozenset(f"PD{number:03d}" for number in (1, 2, 3, 4, 9, 10, 11, 12, 13, 14, 15, 17, 18, 20, 23, 99))
+NEVER_ACCEPTED = frozenset(
+    f"PD{number:03d}" for number in (1, 2, 3, 4, 9, 10, 11, 12, 13, 14, 15, 17, 18, 20, 23, 25, 26, 31, 32, 33, 99)
+)
 """Where one of these does not hold, nothing starts, no request succeeds, or answers are wrong: no reason helps."""
 ACCEPTABLE = {rule.code: rule.code not in NEVER_ACCEPTED for rule in RULES}
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from pdkit.plan.decision import Decision
 from pdkit.plan.plan import RolePlan
-from pdkit.recipe.schema import KvTransfer
 from pdkit.rules.rule import Case, Hit, rule
 
 
@@ -124,55 +123,6 @@ def ssm_dtype_equal(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "PD013",
-    "The convolution state is laid out DS on both roles",
-    "NIXL ships the GDN convolution state in three reads and asserts the dim-first layout (vllm#58034, vllm#54489); "
-    "the engine dies at start-up without it.",
-)
-def conv_layout(case: Case) -> Iterator[Hit]:
-    """DS wherever a hybrid model has a connector."""
-    if not case.plan.model.hybrid:
-        return
-    for role in case.plan.roles.values():
-        if role.kv_transfer is not None and role.conv_state_layout != "DS":
-            yield Hit(
-                message=f"{role.role}: VLLM_SSM_CONV_STATE_LAYOUT is {role.conv_state_layout}, NIXL needs DS",
-                path=case.where(role.role, "conv_state_layout"),
-                fix="remove `conv_state_layout`: DS is the default",
-            )
-
-
-@rule(
-    "PD014",
-    "Both roles have the same KV connector",
-    "A decode without connector starts, answers right and recomputes every prompt in silence (measured: "
-    "external_kv_transfer 0); a prefill without one hands over nothing.",
-)
-def connector_equal(case: Case) -> Iterator[Hit]:
-    """Compare connectors and their extra configuration."""
-    if case.pair is None:
-        return
-    for role in case.pair:
-        if role.kv_transfer is None:
-            yield Hit(
-                message=f"{role.role} has no KV connector, so no KV block ever arrives and prompts are recomputed",
-                path=case.where(role.role, "kv_transfer"),
-                fix="remove `kv_transfer: none`",
-            )
-    prefill, decode = (role.kv_transfer for role in case.pair)
-    if prefill and decode and (prefill.connector, prefill.extra) != (decode.connector, decode.extra):
-        yield Hit(
-            message=f"KV connectors differ: prefill {_connector(prefill)}, decode {_connector(decode)}",
-            path=case.where_either("kv_transfer"),
-            fix="set it once, as `common.kv_transfer`",
-        )
-
-
-def _connector(transfer: KvTransfer) -> str:
-    return f"{transfer.connector} {transfer.extra}" if transfer.extra else transfer.connector
-
-
-@rule(
     "PD015",
     "Both roles are given the same model string",
     "NIXL hashes the `--model` string: the same weights under another path are refused on every request (measured).",
@@ -197,24 +147,6 @@ def dtype_equal(case: Case) -> Iterator[Hit]:
     """Compare model dtypes."""
     if case.pair:
         yield from _differs(case, "model dtype", "dtype", case.pair[0].dtype, case.pair[1].dtype)
-
-
-@rule(
-    "PD019",
-    "A transfer that fails is an error",
-    "`recompute` hides failed transfers behind slow right answers (vllm#32200) and is wrong on hybrid models "
-    "(vllm#49250).",
-)
-def load_failure_policy(case: Case) -> Iterator[Hit]:
-    """`fail`, at least on hybrids."""
-    for role in case.plan.roles.values():
-        if role.kv_transfer is not None and role.kv_transfer.load_failure_policy == "recompute":
-            yield Hit(
-                message=f"{role.role}: load_failure_policy is `recompute`",
-                path=case.where(role.role, "kv_transfer", "load_failure_policy"),
-                fix="use `fail`, so that a broken transfer is seen",
-                severity="error" if case.plan.model.hybrid else "warning",
-            )
 
 
 @rule(

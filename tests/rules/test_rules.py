@@ -13,10 +13,11 @@ from pdkit.recipe.load import load
 from pdkit.recipe.schema import Recipe
 from pdkit.rules.catalogue import RULES
 
-from . import cases_capacity, cases_evaluation, cases_launch
+from . import cases_capacity, cases_evaluation, cases_launch, cases_pairing
 from .sides import AGG, DENSE, MIXED, RECIPES, Sides, findings_of
 
 CASES = [
+    *cases_pairing.CASES,
     *cases_capacity.CASES,
     *cases_evaluation.CASES,
     *cases_launch.CASES,
@@ -74,7 +75,7 @@ CASES = [
         ("common.block_size=1088", "prefill.topology=TEP8"),
         "vLLM would raise it to 2112",
     ),
-    Sides("PD003", ("decode.topology=TEP6",), ("decode.topology=TEP8",), "do not divide each other"),
+    Sides("PD003", ("decode.topology=TEP6",), ("decode.topology=TEP8",), "do not divide each other", also=("PD032",)),
     Sides(
         "PD003",
         ("prefill.topology=TP4DP3+EP",),
@@ -228,6 +229,7 @@ CASES = [
         ("decode.prefix_caching=true",),
         ("decode.prefix_caching=true", "decode.max_num_batched_tokens=2176"),
         "144 is below one block of 2176 tokens",
+        also=("PD029",),
     ),
     Sides(
         "PD021", ("gate.max_tokens=9921",), ("gate.max_tokens=9920",), "needs up to 10241 tokens", severity="warning"

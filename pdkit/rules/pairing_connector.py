@@ -1,0 +1,229 @@
+"""Rules about the KV connector: that both roles have one, that it hands KV over, and what it does when that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pdkit.facts.connectors import CONNECTORS, NIXL, parts
+from pdkit.facts.flags import dynamo_table
+from pdkit.plan.plan import RolePlan
+from pdkit.recipe.schema import KvTransfer
+from pdkit.rules.options import variable
+from pdkit.rules.rule import Case, Hit, rule
+from pdkit.rules.versions import version
+
+
+@rule(
+    "PD014",
+    "Both roles have the same KV connector",
+    "A decode without connector starts, answers right and recomputes every prompt in silence (measured: "
+    "external_kv_transfer 0); a prefill without one hands over nothing. Other extra configuration on one side changes "
+    "NIXL's hash, also inside a wrapper (dynamo#10027).",
+)
+def connector_equal(case: Case) -> Iterator[Hit]:
+    """Compare connectors and their extra configuration, those inside MultiConnector and PdConnector unwrapped."""
+    if case.pair is None:
+        return
+    for role in case.pair:
+        if role.kv_transfer is None:
+            yield Hit(
+                message=f"{role.role} has no KV connector, so no KV block ever arrives and prompts are recomputed",
+                path=case.where(role.role, "kv_transfer"),
+                fix="remove `kv_transfer: none`",
+            )
+    prefill, decode = (role.kv_transfer for role in case.pair)
+    if prefill and decode and handing_over(prefill) != handing_over(decode):
+        yield Hit(
+            message=f"KV connectors differ: prefill {_connector(prefill)}, decode {_connector(decode)}",
+            path=case.where_either("kv_transfer"),
+            fix="set it once, as `common.kv_transfer`",
+        )
+
+
+def handing_over(transfer: KvTransfer) -> list[tuple[str, dict[str, Any]]]:
+    """The connectors that hand KV over, with their extra configuration; a cache beside one engine is its own affair."""
+    every = list(parts(transfer.connector, transfer.extra))
+    moving = [(name, extra) for name, extra in every if name not in CONNECTORS or CONNECTORS[name].hands_over]
+    return moving or every
+
+
+def over_nixl(role: RolePlan) -> bool:
+    """Whether this role moves KV with NIXL."""
+    return role.kv_transfer is not None and any(name in NIXL for name, _ in handing_over(role.kv_transfer))
+
+
+def _connector(transfer: KvTransfer) -> str:
+    return f"{transfer.connector} {transfer.extra}" if transfer.extra else transfer.connector
+
+
+@rule(
+    "PD019",
+    "A transfer that fails is an error",
+    "`recompute` hides failed transfers behind slow right answers (vllm#32200) and is wrong on hybrid models "
+    "(vllm#49250).",
+)
+def load_failure_policy(case: Case) -> Iterator[Hit]:
+    """`fail`, at least on hybrids."""
+    for role in case.plan.roles.values():
+        if role.kv_transfer is not None and role.kv_transfer.load_failure_policy == "recompute":
+            yield Hit(
+                message=f"{role.role}: load_failure_policy is `recompute`",
+                path=case.where(role.role, "kv_transfer", "load_failure_policy"),
+                fix="use `fail`, so that a broken transfer is seen",
+                severity="error" if case.plan.model.hybrid else "warning",
+            )
+
+
+@rule(
+    "PD024",
+    "The connector hands KV from prefill to decode",
+    "vLLM starts with any connector, also with one that keeps KV beside its own engine or only pretends "
+    "(ExampleConnector loaded 128 of 753 tokens, measured). Dynamo's workers know the request protocol of four "
+    "connectors and refuse the others at start-up (dynamo 1.6.1 vllm/kv_connector_protocols.py).",
+)
+def connector_hands_over(case: Case) -> Iterator[Hit]:
+    """The connector's class against what is known of it, and against those that this Dynamo pairs."""
+    dynamo = dynamo_table(case.plan.recipe.engine.dynamo, "worker")
+    for role in case.pair or ():
+        if role.kv_transfer is None:
+            continue
+        path = case.where(role.role, "kv_transfer", "connector")
+        name = handing_over(role.kv_transfer)[0][0]
+        known = CONNECTORS.get(name)
+        if known is None:
+            message = f"{role.role}: pdkit does not know whether `{name}` hands KV over; the readiness check will tell"
+            yield Hit(message=message, path=path, fix="use NixlConnector, or read what it does", severity="info")
+        elif not known.hands_over:
+            message = f"{role.role}: `{name}` hands no KV from one engine to another"
+            yield Hit(message=message, path=path, fix="use NixlConnector; this one may stand beside it")
+        elif name not in dynamo.connectors:
+            yield Hit(
+                message=f"{role.role}: Dynamo {dynamo.version} does not pair prefill and decode with `{name}`"
+                + ("" if dynamo.exact else f"; whether {case.plan.recipe.engine.dynamo} does is not known"),
+                path=path,
+                fix=f"use one of {', '.join(dynamo.connectors)}",
+                severity="error" if dynamo.exact else "info",
+            )
+
+
+@rule(
+    "PD027",
+    "Each role says what it does with KV",
+    "`kv_both` with NIXL is deprecated since vLLM 0.23 and will be removed (vllm 0.32 nixl/connector.py:97). Older "
+    "versions and the published recipes are at ease with it.",
+)
+def kv_role_is_told(case: Case) -> Iterator[Hit]:
+    """`by_role` from vLLM 0.32 on, the newest that is known."""
+    if not version(case.plan.recipe.engine.vllm).has("0.32"):
+        return
+    for role in case.pair or ():
+        if over_nixl(role) and role.kv_transfer and role.kv_transfer.kv_role == "kv_both":
+            yield Hit(
+                message=f"{role.role}: kv_role `kv_both` is deprecated in vLLM {case.plan.recipe.engine.vllm}",
+                path=case.where(role.role, "kv_transfer", "kv_role"),
+                fix="set `common.kv_transfer.kv_role: by_role`",
+                severity="warning",
+            )
+
+
+@rule(
+    "PD037",
+    "NIXL's own check of the pair stays on",
+    "`enforce_handshake_compat: false` lets engines of different versions, dtypes or models pair (vllm 0.31 "
+    "nixl/base_worker.py:945); what then arrives may be garbage with HTTP 200.",
+)
+def handshake_is_checked(case: Case) -> Iterator[Hit]:
+    """The switch of NIXL's compatibility hash."""
+    for role in case.pair or ():
+        for _, extra in handing_over(role.kv_transfer) if role.kv_transfer else ():
+            if str(extra.get("enforce_handshake_compat", True)).lower() == "false":
+                yield Hit(
+                    message=f"{role.role}: NIXL's compatibility hash is switched off",
+                    path=case.where(role.role, "kv_transfer", "extra"),
+                    fix="remove `enforce_handshake_compat`",
+                    severity="warning",
+                )
+
+
+FASTEST_TOKEN_S = 0.005
+"""No engine here gives a user more than 200 tokens per second; a wait computed with it is a lower bound."""
+LEASE_SINCE = "0.22"
+DEFAULT_LEASE_S = 30.0
+DEFAULT_TIMEOUT_S = 480.0
+TIMEOUT = "VLLM_NIXL_ABORT_REQUEST_TIMEOUT"
+
+
+@rule(
+    "PD035",
+    "Prefill keeps its blocks for as long as decode may queue",
+    "Prefill frees a prompt's blocks when their lease is over; decode then reads what another request has written "
+    "there, with HTTP 200: 8 of 42 answers (aws-do-eks#84). The lease is 30 s from vLLM 0.22 on, renewed by decode as "
+    "long as that knows the request; before it was one time-out of 480 s (vllm#41383).",
+)
+def lease_outlasts_the_queue(case: Case) -> Iterator[Hit]:
+    """The lease against the shortest time that the last request of a full load waits for a seat on decode."""
+    if case.pair is None or not over_nixl(case.pair[0]):
+        return
+    prefill, decode = case.pair
+    load = case.plan.recipe.workload
+    seats = decode.sizing.max_num_seqs.value * decode.ranks * decode.endpoints
+    wait_s = (-(-max(load.concurrency) // seats) - 1) * load.osl * FASTEST_TOKEN_S
+    lease_s, what = _lease(case, prefill)
+    if wait_s > lease_s:
+        yield Hit(
+            message=f"with {seats} seats on decode a request waits at least {wait_s:.0f} s, prefill keeps its blocks "
+            f"for {lease_s:g} s ({what})",
+            path=case.where("prefill", "kv_transfer", "extra"),
+            fix="give decode more seats, or prefill a longer lease",
+        )
+
+
+def _lease(case: Case, prefill: RolePlan) -> tuple[float, str]:
+    """(seconds, where they come from) of the version; of a build between two regimes the shorter one."""
+    has = version(case.plan.recipe.engine.vllm).has(LEASE_SINCE)
+    extras = [extra for _, extra in handing_over(prefill.kv_transfer)] if prefill.kv_transfer else []
+    given = next((extra["kv_lease_duration"] for extra in extras if "kv_lease_duration" in extra), None)
+    timeout = variable(prefill, TIMEOUT)
+    lease, older = (DEFAULT_LEASE_S, "vLLM's default lease"), (DEFAULT_TIMEOUT_S, "vLLM's default time-out")
+    if given is not None:
+        lease = (_seconds(given), "kv_lease_duration")
+    if timeout is not None:
+        older = (_seconds(timeout), TIMEOUT)
+    if has is None:
+        return min(lease, older)
+    return lease if has else older
+
+
+def _seconds(value: Any) -> float:
+    """A number of seconds; one that is none counts as 0, which vLLM refuses anyway."""
+    text = str(value)
+    return float(text) if text.replace(".", "", 1).isdigit() else 0.0
+
+
+@rule(
+    "PD036",
+    "Cross-layer blocks have an effect",
+    "`enable_cross_layers_blocks` puts all layers of a token into one block. Hybrid models do not have it, vLLM then "
+    "says nothing (vllm 0.26 nixl/connector.py:83-110); from 0.29 on nobody reads the key (its sources).",
+)
+def cross_layer_blocks_work(case: Case) -> Iterator[Hit]:
+    """The key against the model and the version; on one side only it is a difference of connectors (PD014)."""
+    has = version(case.plan.recipe.engine.vllm).has("0.29")
+    for role in case.pair or ():
+        for _, extra in handing_over(role.kv_transfer) if role.kv_transfer else ():
+            if str(extra.get("enable_cross_layers_blocks", False)).lower() != "true":
+                continue
+            gone = "may no longer be read by" if has is None else "is not read by"
+            why = (
+                "has no effect on a hybrid model"
+                if case.plan.model.hybrid
+                else f"{gone} vLLM {case.plan.recipe.engine.vllm}"
+            )
+            if case.plan.model.hybrid or has is not False:
+                yield Hit(
+                    message=f"{role.role}: `enable_cross_layers_blocks` {why}",
+                    path=case.where(role.role, "kv_transfer", "extra"),
+                    fix="remove it",
+                    severity="warning",
+                )
