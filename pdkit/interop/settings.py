@@ -89,6 +89,8 @@ class Settings:
             value = self._take(flag)
             if value is not None and not (flag == "enforce-eager" and value is False):
                 self.put(name, float(value) if _is_share(flag, value) else value, self._flag(flag))
+        if not self._given("block_size"):
+            self.put("block_size", "natural", self.role.path)  # pdkit would pin one size on both roles
         for flag in ("kv-cache-memory-bytes", "kv-cache-memory"):
             size = as_int(self._take(flag))
             if size is not None:

@@ -37,7 +37,7 @@ def test_the_published_qwen38_recipes_do_what_ours_do() -> None:
     assert found.same_in_effect
     for pair in found.pairs:
         differing = {row.what for row in pair.rows if row.verdict not in ("same", "same in effect")}
-        assert differing == {"answers", "exclusive", "recipe"}
+        assert differing - {"time"} == {"answers", "exclusive", "recipe"}  # a gate in the same job takes time
         alike = {row.what for row in pair.rows if row.verdict == "same in effect"}
         assert alike <= {"--block-size", "warm-up", "load tool"}
         assert {group for group, verdict in verdicts(pair).items() if verdict != "same"} <= {

@@ -77,11 +77,6 @@ def _request_plane(case: Case, theirs: Any, ours: Any) -> bool:
     return ours is None and case.ours.env["DYN_REQUEST_PLANE"] == theirs
 
 
-def _block(case: Case, theirs: Any, ours: Any) -> bool:
-    """Only ours, and no other than vLLM would use for this role by itself."""
-    return theirs is None and case.plan.roles[case.ours.role].shape.natural_block_size == ours  # type: ignore[index]
-
-
 def _revision(case: Case, theirs: Any, ours: Any) -> bool:
     return theirs is None and ours == case.imported.srt.revision
 
@@ -142,7 +137,6 @@ def _gpus(case: Case, _theirs: Any, _ours: Any) -> bool:
 
 
 FLAGS: dict[str, tuple[str, Holds]] = {
-    "block-size": ("pdkit pins what vLLM settles on, so that it stays so", _block),
     "cudagraph-capture-sizes": ("pdkit gives the largest size; the steps between are vLLM's", _capture_list),
     "compilation-config": ("vLLM's default, written out", _graph_mode),
     "data-parallel-address": ("with one rank there is nothing to coordinate", _one_rank),
