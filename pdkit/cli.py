@@ -150,6 +150,7 @@ app.command("logs", epilog="Example: pdkit logs runs/RUN decode0-0 -f")(cli_clus
 app.command("stop", epilog="Example: pdkit stop runs/RUN")(cli_cluster.stop)
 app.command("report", epilog="Example: pdkit report runs/* -o report.html")(cli_evidence.report)
 app.command("gate", epilog="Example: pdkit gate runs/RUN --record-twin twin.jsonl")(cli_evidence.gate)
+app.command("import", epilog="Example: pdkit import SRT.yaml -o recipe.yaml")(cli_interop.import_)
 app.command("compare", epilog="Example: pdkit compare recipes/qwen38_tep8.yaml theirs.yaml -o review.html")(
     cli_interop.compare
 )

@@ -1,4 +1,4 @@
-"""The commands that look at recipes of srt-slurm: `compare` and `export`. Heavy imports stay inside the commands."""
+"""The commands over recipes of srt-slurm: `import`, `compare` and `export`. Heavy imports stay inside the commands."""
 
 from __future__ import annotations
 
@@ -12,6 +12,44 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def import_(
+    srt: Annotated[Path, typer.Argument(help="Recipe of srt-slurm, or a folder of them.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File, or folder for several recipes.", show_default=False)
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 when anything has no counterpart.")] = False,
+    json: Json = False,
+) -> None:
+    """Convert recipes of srt-slurm that start vLLM; on stderr stands what is said differently or has no counterpart."""
+    from rich.console import Console
+
+    from pdkit.errors import UsageError
+    from pdkit.files import to_json
+    from pdkit.interop.importing import import_data, outcomes, write
+    from pdkit.interop.show_import import show_notes, show_summary
+
+    found = list(outcomes(srt))
+    if not found:
+        raise UsageError(f"{srt}: no recipes of srt-slurm in this folder")
+    count = sum(len(one.recipes) for one in found)
+    if output is None and not json and (srt.is_dir() or count > 1):
+        raise UsageError(f"{srt}: stands for {count} recipes", fix="name a folder with -o")
+    if output is not None:
+        write(found, srt, output)
+    if json:
+        typer.echo(to_json(import_data(found)), nl=False)
+    elif output is None:
+        typer.echo("".join(recipe.text for one in found for recipe in one.recipes), nl=False)
+    if not json:
+        console = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() else 200)
+        show_notes(console, found)
+        show_summary(console, found)
+    if any(one.faults for one in found):
+        raise typer.Exit(2)
+    if strict and any(one.lost for one in found):
+        raise typer.Exit(1)
 
 
 def compare(

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pdkit import commands
-from pdkit.commands import Checked, recipe_files
-from pdkit.errors import Finding, RecipeError, UsageError
+from pdkit.commands import Checked
+from pdkit.errors import Finding, RecipeError
 from pdkit.facts.models import known_models
 from pdkit.interop.srt import read_srt
 from pdkit.interop.types import Imported
 from pdkit.interop.unknown import STAND_IN, check_without_facts
 from pdkit.plan.plan import make_plan
-from pdkit.recipe.source import LARGEST_FILE
 from pdkit.rules.catalogue import check
 
-_THEIRS = re.compile(rb"^(?:backend|resources|roles|base)[ \t]*:", re.MULTILINE)
-_OURS = re.compile(rb"^(?:extends|prefill|decode|agg|common|workload)[ \t]*:", re.MULTILINE)
 OF_THE_GATE = frozenset(("PD021", "PD065", "PD085", "PD086", "PD087", "PD088", "PD089", "PD094"))
 """Rules about pdkit's own gate, which a performance recipe of the peer does not have."""
 OF_THE_LOAD = frozenset(("PD006", "PD007", "PD009", "PD035", "PD052", "PD091", "PD092", "PD093"))
@@ -38,16 +33,6 @@ FIXES = {
     "PD019": 'say "kv_load_failure_policy": "fail" in `kv-transfer-config`',
 }
 """What to do in an srt-slurm recipe where the rule's own advice names a setting of pdkit."""
-
-
-def is_srt_file(path: Path) -> bool:
-    """Whether a file looks like an srt-slurm recipe; one that cannot be read does not."""
-    try:
-        with path.open("rb") as stream:
-            text = stream.read(LARGEST_FILE)
-    except OSError:
-        return False
-    return bool(_THEIRS.search(text)) and not _OURS.search(text)
 
 
 def findings_of_srt(path: Path) -> list[Finding]:
@@ -77,18 +62,8 @@ def _in_their_words(finding: Finding) -> Finding:
     return replace(finding, fix=FIXES[finding.code]) if finding.code in FIXES else finding
 
 
-def checked_files(paths: Iterable[Path], sets: tuple[str, ...] = ()) -> Iterator[Checked]:
-    """As `pdkit.commands.checked_files`, with srt-slurm recipes among the files."""
-    for file in recipe_files(paths):
-        if not is_srt_file(file):
-            yield from commands.checked_files([file], sets)
-        elif sets:
-            raise UsageError(f"{file}: --set changes recipes of pdkit, this is one of srt-slurm")
-        else:
-            yield _checked(file)
-
-
-def _checked(file: Path) -> Checked:
+def checked(file: Path) -> Checked:
+    """The outcome of one srt-slurm file, each of its variants counted as a recipe."""
     try:
         variants = read_srt(file)
     except RecipeError as error:

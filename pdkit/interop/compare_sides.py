@@ -9,7 +9,7 @@ from typing import Literal
 
 from pdkit.errors import Finding, RecipeError
 from pdkit.facts.models import known_models
-from pdkit.interop.check import is_srt_file
+from pdkit.interop.files import is_srt_file
 from pdkit.interop.reading import as_int
 from pdkit.interop.srt import read_srt
 from pdkit.interop.types import Imported, Note, SrtBenchmark, SrtRecipe

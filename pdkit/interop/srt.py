@@ -14,15 +14,6 @@ from pdkit.interop.types import Imported
 from pdkit.interop.variants import variants
 from pdkit.recipe.load import validated
 
-THEIRS = frozenset(("backend", "resources", "roles", "base"))
-OURS = frozenset(("extends", "prefill", "decode", "agg", "common", "workload"))
-"""Keys at the top of a file that only one of the two formats has."""
-
-
-def is_srt(data: object) -> bool:
-    """Whether plain data has the shape of an srt-slurm recipe, of either schema."""
-    return isinstance(data, dict) and bool(THEIRS & data.keys()) and not OURS & data.keys()
-
 
 def read_srt(path: Path) -> tuple[Imported, ...]:
     """Every variant of an srt-slurm file as a pdkit recipe.
