@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pdkit.plan.memory import WEIGHTS_ERROR, Memory
 from pdkit.plan.plan import RolePlan
+from pdkit.rules.given import given_args, given_env, is_off
+from pdkit.rules.graphs import CUDA_CONTEXT_GIB
 from pdkit.rules.rule import Case, Hit, rule
 
 
@@ -25,6 +28,7 @@ def fits_memory(case: Case) -> Iterator[Hit]:
             )
             return
         need = role.layout.request_mib(role.sizing.max_model_len.value) / 1024
+        yield from _given_cache(case, role, budget)
         if budget.kv_cache_gib < need:
             sure = budget.kv_cache_gib + budget.error_gib < need
             band = f" +- {budget.error_gib} (estimated)" if budget.error_gib else ""
@@ -38,6 +42,22 @@ def fits_memory(case: Case) -> Iterator[Hit]:
             )
 
 
+def _given_cache(case: Case, role: RolePlan, budget: Memory) -> Iterator[Hit]:
+    """A KV cache of given size skips vLLM's profiling: it must fit beside all else, the CUDA context included."""
+    if budget.source != "given" or case.plan.hardware.device != "cuda":
+        return
+    rest = CUDA_CONTEXT_GIB + budget.non_torch_gib + budget.peak_activation_gib + budget.cudagraph_estimate_gib
+    need, doubt = budget.weights_gib + rest + budget.kv_cache_gib, budget.weights_gib * 2 * WEIGHTS_ERROR
+    if need > budget.total_gib:
+        yield Hit(
+            message=f"{role.role}: a KV cache of {budget.kv_cache_gib} GiB beside weights of {budget.weights_gib} and "
+            f"{rest:.1f} of overheads is more than the {budget.total_gib} GiB of a GPU",
+            path=case.where(role.role, "kv_cache_memory_gib"),
+            fix="leave `kv_cache_memory_gib` out: vLLM then takes what is left",
+            severity="error" if need - doubt > budget.total_gib else "warning",
+        )
+
+
 @rule(
     "PD006",
     "Seats cover the concurrency",
@@ -47,12 +67,15 @@ def fits_memory(case: Case) -> Iterator[Hit]:
 def seats_cover_concurrency(case: Case) -> Iterator[Hit]:
     """Every requested concurrency must find a seat on the generating role."""
     role = _generating(case)
-    seats = role.sizing.max_num_seqs.value * role.ranks * role.endpoints
+    ranks, limit = role.ranks * role.endpoints, role.max_concurrency
+    seats = role.sizing.max_num_seqs.value * ranks
+    kv = f"; the KV cache would hold {int(limit.per_rank_of_load * ranks)} of these requests" if limit else ""
     for index, concurrency in enumerate(case.plan.recipe.workload.concurrency):
         if concurrency > seats:
             yield Hit(
                 message=f"concurrency {concurrency} exceeds the {seats} seats of {role.role} "
-                f"({role.endpoints} endpoints x {role.ranks} ranks x max-num-seqs {role.sizing.max_num_seqs.value})",
+                f"({role.endpoints} endpoints x {role.ranks} ranks x max-num-seqs {role.sizing.max_num_seqs.value})"
+                f"{kv}",
                 path=("workload", "concurrency", index),
                 fix=f"raise {role.role}.max_num_seqs or lower the concurrency",
             )
@@ -173,7 +196,14 @@ def length_fits(case: Case) -> Iterator[Hit]:
                 message=f"{role.role}: max-model-len {limit} is more than the model's {model.max_position_embeddings}",
                 path=case.where(role.role, "max_model_len"),
                 fix="lower it, or shorten ISL and OSL",
+                severity="warning" if _length_is_stretched(role) else "error",
             )
+
+
+def _length_is_stretched(role: RolePlan) -> bool:
+    """Whether the recipe makes vLLM take more than the model's own length: YaRN by hf-overrides, or the variable."""
+    stretched = not is_off(given_env(role).get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0"))
+    return stretched or any(one.name.partition(".")[0] == "hf-overrides" for one in given_args(role))
 
 
 GATE_PROMPT_TOKENS = {"completions-5shot": 1024, "chat-cot": 320}

@@ -24,6 +24,28 @@ CASES = [
         also=("PD052",),
     ),
     Sides(
+        "PD005",
+        ("decode.kv_cache_memory_gib=140",),
+        ("decode.kv_cache_memory_gib=90",),
+        "a KV cache of 140.0 GiB beside weights of 169.28",
+    ),
+    Sides("PD006", ("decode.max_num_seqs=12",), (), "; the KV cache would hold 196 of these requests"),
+    Sides(
+        "PD009",
+        ("common.max_model_len=524288", "common.args.hf-overrides={rope_parameters: {factor: 2.0}}"),
+        (),
+        "is more than the model's 262144",
+        severity="warning",
+        also=("PD007", "PD062"),
+    ),
+    Sides(
+        "PD008",
+        ("decode.max_cudagraph_capture_size=64",),
+        ("decode.max_cudagraph_capture_size=128",),
+        "the captured graphs end at 64",
+        severity="warning",
+    ),
+    Sides(
         "PD052",
         ("prefill.kv_cache_memory_gib=8",),
         ("prefill.kv_cache_memory_gib=60",),
@@ -91,7 +113,7 @@ CASES = [
         ("prefill.prefix_caching=true", "prefill.args.long-prefill-token-threshold=1024"),
         ("prefill.prefix_caching=true", "prefill.args.long-prefill-token-threshold=4352"),
         "long-prefill-token-threshold 1024 is below one block",
-        also=("PD029",),
+        also=("PD029", "PD041"),
         recipe=MIXED,
     ),
 ]

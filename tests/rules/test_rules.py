@@ -122,9 +122,9 @@ CASES = [
     Sides("PD007", ("decode.kv_cache_memory_gib=10",), ("decode.kv_cache_memory_gib=20",), "(given)"),
     Sides(
         "PD008",
-        ("decode.max_cudagraph_capture_size=64",),
+        ("decode.max_cudagraph_capture_size=32",),
         ("decode.max_cudagraph_capture_size=128",),
-        "the captured graphs end at 64",
+        "the captured graphs end at 32",
     ),
     Sides(
         "PD008",
