@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 from pdkit.cli import app
 from pdkit.files import write_text
+from pdkit.job.codes import GATES
 from pdkit.recipe.reference import recipe_reference
 from pdkit.rules.catalogue import RULES
 from pdkit.rules.rule import Rule
@@ -36,6 +37,10 @@ FRONT_DOOR = "recipes/qwen38_tep8.yaml"
 READING = """
 These come before any rule: the file is not a recipe, or names something that pdkit has no facts for. They are always
 errors, `ignore:` does not apply to them, and the exit code is 2. All faults of a file are shown at once.
+"""
+RUNNING = """
+These show only on running engines. Each is looked at by the job itself, and one that does not hold ends the run: its
+code stands in the message, in `result.json` and, while readiness is proved, in `ready.json`. `ignore:` does not apply.
 """
 ACCEPTING = """
 `pdkit check` runs every rule over a recipe's plan. A finding that is known and does not matter is accepted in the
@@ -70,6 +75,7 @@ def made_files() -> dict[str, str]:
     files = {"docs/recipe.md": recipe_reference(), "README.md": with_fresh_output((ROOT / "README.md").read_text())}
     files |= {f"docs/rules/{rule.code}.md": _rule_page(rule, examples[rule.code]) for rule in RULES}
     files["docs/rules/PD1xx.md"] = _reading_page(reading)
+    files["docs/rules/PD2xx.md"] = _gates_page()
     files["docs/rules/README.md"] = _index()
     return files
 
@@ -164,6 +170,14 @@ def _reading_page(examples: dict[str, Example]) -> str:
     return "\n".join(parts)
 
 
+def _gates_page() -> str:
+    parts = [f"{MADE}\n# PD2xx: gates of a run\n\n{_filled(RUNNING)}\n"]
+    for gate in GATES:
+        facts = f"- **Looked at**: {gate.stage}\n- **Fix**: {gate.fix}\n"
+        parts.append(f"## {gate.code}: {gate.title}\n\n{_filled(gate.why)}\n\n{facts}")
+    return "\n".join(parts)
+
+
 def _index() -> str:
     rows = [f"| [{rule.code}]({rule.code}.md) | {rule.title} | {' or '.join(_severities(rule))} |" for rule in RULES]
     return "\n".join(
@@ -183,6 +197,7 @@ def _index() -> str:
             "|---|---|---|",
             *sorted(rows),
             "| [PD1xx](PD1xx.md) | The recipe can be read | error |",
+            *(f"| [{gate.code}](PD2xx.md) | {gate.title} | at run time: {gate.stage} |" for gate in GATES),
             "",
         ]
     )

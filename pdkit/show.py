@@ -13,6 +13,7 @@ from pdkit.errors import Finding
 from pdkit.plan.cost import Cost, expected_cost
 from pdkit.plan.decision import Decision
 from pdkit.plan.plan import Plan, RolePlan
+from pdkit.rules.summary import CodeCount
 
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 BAR = 40
@@ -27,6 +28,17 @@ def show_findings(console: Console, findings: Iterable[Finding]) -> None:
         console.print(line, soft_wrap=True)
         if finding.fix:
             console.print(Text(f"    fix: {finding.fix}", style="dim"), soft_wrap=True)
+
+
+def show_counts(console: Console, counts: Iterable[CodeCount]) -> None:
+    """How often each code was found, one line each."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
+    for name in ("code", "errors", "warnings", "accepted", "files", "what must hold"):
+        table.add_column(name, header_style="dim", justify="left" if name in ("code", "what must hold") else "right")
+    for one in counts:
+        numbers = (one.errors, one.warnings, one.accepted, one.recipes)
+        table.add_row(one.code, *(str(number) if number else "" for number in numbers), one.title)
+    console.print(table)
 
 
 def show_plan(console: Console, plan: Plan, findings: Sequence[Finding], startup_minutes: float | None = None) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from pdkit.errors import Finding
 from pdkit.recipe.load import nearest
 from pdkit.rules.rule import Case, Hit, rule
 
 UNUSED = "PD099"
+_ACCEPTED = re.compile(r" \[accepted: (.+)\]$", re.DOTALL)
+
+
+def accepted_because(finding: Finding) -> str:
+    """The reason why a finding is accepted; empty when it is not."""
+    found = _ACCEPTED.search(finding.message) if finding.severity == "info" else None
+    return found[1] if found else ""
 
 
 @rule(

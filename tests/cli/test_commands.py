@@ -202,7 +202,7 @@ def test_every_setting_of_the_schema_has_a_meaning(run: Run) -> None:
 
 
 OPTIONS = {
-    "check": {"--set", "--json"},
+    "check": {"--set", "--format", "--explain", "--json"},
     "plan": {"--set", "--json", "--startup-minutes"},
     "render": {"--output", "-o", "--set", "--json"},
     "schema": set(),
