@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -86,25 +87,29 @@ def _schema(reading: Reading) -> Literal[1, 2]:
 
 
 def _refuse_other_engines(reading: Reading, schema: Literal[1, 2]) -> None:
-    """Only vLLM's recipes have a counterpart."""
+    """Only vLLM's recipes have a counterpart; srt-slurm takes a recipe that names no engine for one of SGLang."""
+    named = False
+    for kind, path in _engines(reading, schema):
+        named = True
+        if kind.lower() != "vllm":
+            raise _not_vllm(reading, kind, path)
+    if not named:
+        raise _not_vllm(reading, "sglang, srt-slurm's default", ("backend",))
+
+
+def _engines(reading: Reading, schema: Literal[1, 2]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every place that names an engine."""
     for name in ("backend", "engine"):
-        value = reading.raw(name) if isinstance(reading.source.data.get(name), str) else None
-        kind, path = (value, (name,)) if value else (reading.text(name, "type"), (name, "type"))
-        if kind is not None and str(kind).lower() != "vllm":
-            raise _not_vllm(reading, str(kind), path)
+        whole = reading.raw(name) if isinstance(reading.source.data.get(name), str) else None
+        kind, path = (whole, (name,)) if whole else (reading.text(name, "type"), (name, "type"))
+        if kind is not None:
+            yield str(kind), path
     for role in reading.mapping("roles") if schema == 2 else ():
         spec = reading.source.data["roles"][role]
         engine = spec.get("engine") if isinstance(spec, dict) else None
         kind = engine.get("type") if isinstance(engine, dict) else engine
-        if kind is not None and str(kind).lower() != "vllm":
-            raise _not_vllm(reading, str(kind), ("roles", role, "engine"))
-    if not (reading.has("backend") or reading.has("engine") or _engine_per_role(reading)):
-        raise _not_vllm(reading, "sglang, srt-slurm's default", ())
-
-
-def _engine_per_role(reading: Reading) -> bool:
-    specs = reading.source.data.get("roles")
-    return isinstance(specs, dict) and any(isinstance(one, dict) and "engine" in one for one in specs.values())
+        if kind is not None:
+            yield str(kind), ("roles", role, "engine")
 
 
 def _not_vllm(reading: Reading, kind: str, path: tuple[str, ...]) -> RecipeError:

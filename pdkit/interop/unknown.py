@@ -49,6 +49,7 @@ class _Watched:
 def check_without_facts(plan: Plan, loaded: Loaded) -> Iterator[Finding]:
     """What the rules find that do not need the model, and one finding that names the others."""
     seen: set[str] = set()
+    plan = replace(plan, roles={role: replace(one, max_concurrency=None) for role, one in plan.roles.items()})
     watched = replace(
         plan,
         model=cast("ModelFacts", _Watched(plan.model, seen)),
@@ -76,7 +77,8 @@ def _decided(rule: Rule, plan: Plan) -> bool:
     """Rules that look at the model and still are right without it.
 
     PD001: two block sizes that are given and differ are wrong for any model; only the cause would name it.
+    PD006: seats against concurrency; what the KV cache would hold is only told along, and there is no such figure.
     PD009: the length of the load against max-model-len; the stand-in's own length is never the shorter.
     """
     given = all(role.requested_block_size for role in plan.roles.values())
-    return rule.code == "PD009" or (rule.code == "PD001" and given)
+    return rule.code in ("PD006", "PD009") or (rule.code == "PD001" and given)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from pdkit.errors import RecipeError
 from pdkit.facts.flags import flag_table
 from pdkit.interop.compare import Comparison, compare
 from pdkit.interop.compare_flags import default_of, effective
@@ -155,6 +156,13 @@ def test_folders_pair_by_topology_and_concurrency(tmp_path: Path) -> None:
     text = captured.get()
     assert "3 pairs, 3 the same in effect; 5 without a partner; 1 not read" in text
     assert text.count("no partner") == 5
+
+
+def test_a_backend_without_a_type_is_not_vllm(tmp_path: Path) -> None:
+    """Most of the public files that zip overrides leave it out, and srt-slurm starts SGLang."""
+    (tmp_path / "theirs.yaml").write_text(EXPORTED.replace("  type: vllm\n", ""))
+    with pytest.raises(RecipeError, match="sglang, srt-slurm's default"):
+        sides(tmp_path / "theirs.yaml")
 
 
 def test_the_page_needs_nothing_else_and_escapes(tmp_path: Path) -> None:
