@@ -46,6 +46,10 @@ class RunRecord:
         """The planned roles by name."""
         return dict(self.plan.get("roles", {}))
 
+    def findings(self) -> list[Json]:
+        """What the rules found in the plan before launch, what the recipe accepts included."""
+        return list(self.plan.get("findings", ()))
+
     def configuration(self) -> str:
         """How the model is split, in one line: `2x TP4DP2+EP > TEP8, MTP 3`."""
         parts = []

@@ -34,6 +34,7 @@ class Check(_Stage):
     expected: str
     seen: str
     engine: str = ""
+    code: str = ""
 
 
 class Ready(_Stage):

@@ -221,6 +221,26 @@ def test_the_plan_is_laid_beside_what_was_measured(runs: list[Path]) -> None:
     assert (unknown.kv_cache_gib.measured, unknown.kv_cache_gib.difference) == (None, None)
 
 
+def test_what_the_rules_found_and_what_was_accepted_is_told(runs: list[Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs[0], run)
+    plan = json.loads((run / "plan.json").read_text())
+    accepted = {
+        "code": "PD006",
+        "severity": "info",
+        "message": "x [accepted: the <queue> is meant]",
+        "at": "r.yaml:1:2",
+    }
+    plan["findings"] = [accepted, {**accepted, "code": "PD021", "severity": "warning", "message": "too long"}]
+    (run / "plan.json").write_text(json.dumps(plan))
+    text = build_report([run], [], tmp_path / "report.html", believed).read_text()
+    row = text.partition(">PD006<")[2].partition("</tr>")[0]
+    assert ">accepted<" in row
+    assert "[accepted: the &lt;queue&gt; is meant]" in row
+    assert "r.yaml:1:2" in row
+    assert ">warning<" in text.partition(">PD021<")[2].partition("</tr>")[0]
+
+
 def test_a_point_of_an_earlier_gate_is_told(runs: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(runs[0], folder)
