@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ OF_THE_GATE = frozenset(("PD021", "PD065", "PD085", "PD086", "PD087", "PD088", "
 """Rules about pdkit's own gate, which a performance recipe of the peer does not have."""
 OF_THE_LOAD = frozenset(("PD006", "PD007", "PD009", "PD035", "PD052", "PD091", "PD092", "PD093"))
 """Rules about the load, which can say nothing where a stand-in took its place."""
+_SETTING = re.compile(r"\b(prefill|decode|agg|common)\.(args\.|env\.)?([A-Za-z][A-Za-z0-9_-]*)")
 FIXES = {
     "PD001": "give both sides the same `block-size`, one that holds the state on both",
     "PD002": "leave `block-size` out on both sides, or make it larger",
@@ -59,7 +61,15 @@ def _not_asked(imported: Imported) -> frozenset[str]:
 
 
 def _in_their_words(finding: Finding) -> Finding:
-    return replace(finding, fix=FIXES[finding.code]) if finding.code in FIXES else finding
+    """The finding with advice that names srt-slurm's settings: `decode.max_num_seqs` is the flag `max-num-seqs`."""
+    fix = FIXES.get(finding.code) or _SETTING.sub(_flag, finding.fix)
+    return replace(finding, fix=fix)
+
+
+def _flag(setting: re.Match[str]) -> str:
+    role, kind, name = setting.groups()
+    name = name if kind == "env." else name.replace("_", "-")
+    return name if role == "common" else f"{name} of {role}"
 
 
 def checked(file: Path) -> Checked:

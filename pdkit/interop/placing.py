@@ -22,13 +22,12 @@ def check_nodes(reading: Reading, found: list[tuple[SrtRole, tuple[str, ...]]], 
     fits_one = sum(one.workers * one.gpus for one, _ in found) <= gpus_per_node
     spread = reading.switch("resources", "spread_workers", default=False)
     apart = not together or not (across or fits_one)
-    places = _placed([role for role, _ in found], gpus_per_node, have, apart=apart, spread=spread)
+    places = list(_placed([role for role, _ in found], gpus_per_node, have, apart=apart, spread=spread))
     before = 0
     for (role, where), place in zip(found, places, strict=True):
-        many = f"{role.role}: {role.workers} workers of {role.gpus} GPUs"
-        if place.end > have:
-            left = max(0, have - before)
-            message = f"{many} need {place.end - before} nodes of {gpus_per_node} GPUs, {left} are there for them"
+        many, need = f"{role.role}: {role.workers} workers of {role.gpus} GPUs", place.end - before
+        if places[-1].end > have and need > role.nodes:
+            message = f"{many} need {need} nodes of {gpus_per_node} GPUs, {role.nodes} are asked for"
             reading.fault(where, message, "ask for more nodes, or start fewer workers", code=NODES)
         elif place.overlap:
             message = f"{many} would take GPUs that prefill has on its last node"

@@ -30,7 +30,9 @@ STAND_IN = ModelFacts(
     moe=Moe(experts=0, active_experts=0),
 )
 """Lets sizes, placement and ports be planned; nothing that is computed from it is shown."""
-DERIVED = frozenset(("shape", "layout", "memory", "max_concurrency", "network", "ssm_dtype", "conv_state_layout"))
+DERIVED = frozenset(
+    ("shape", "layout", "memory", "max_concurrency", "network", "block_size", "ssm_dtype", "conv_state_layout")
+)
 """Parts of a role's plan that hang on the model."""
 
 
@@ -53,7 +55,7 @@ def check_without_facts(plan: Plan, loaded: Loaded) -> Iterator[Finding]:
     watched = replace(
         plan,
         model=cast("ModelFacts", _Watched(plan.model, seen)),
-        roles={role: cast("RolePlan", _Watched(one, seen, _derived(one))) for role, one in plan.roles.items()},
+        roles={role: cast("RolePlan", _Watched(one, seen, DERIVED)) for role, one in plan.roles.items()},
     )
     undecided = []
     for rule in RULES:
@@ -66,11 +68,6 @@ def check_without_facts(plan: Plan, loaded: Loaded) -> Iterator[Finding]:
     message = f"no facts for the model `{plan.recipe.model.facts}`, so not decided: {', '.join(sorted(undecided))}"
     fix = "import the recipe and name the model's config.json as model.facts"
     yield Finding("PD112", "info", message, loaded.source.at(("model", "facts")), fix)
-
-
-def _derived(role: RolePlan) -> frozenset[str]:
-    """A block size that the recipe does not give hangs on the model too."""
-    return DERIVED if role.requested_block_size else DERIVED | {"block_size"}
 
 
 def _decided(rule: Rule, plan: Plan) -> bool:
