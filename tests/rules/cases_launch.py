@@ -207,9 +207,9 @@ CASES = [
     ),
     Sides(
         "PD066",
-        ("cluster.mounts={/lustre/cache: /root/.cache}",),
-        ("cluster.mounts={/lustre/models: /root/.cache/huggingface}",),
-        "mounted over /root/.cache",
+        ("cluster.mounts={/lustre/cache: /home/user/.cache}",),
+        ("cluster.mounts={/lustre/models: /home/user/.cache/huggingface}",),
+        "mounted over /home/user/.cache",
         severity="warning",
     ),
     Sides(
@@ -249,5 +249,6 @@ CASES = [
         ("common.args.eplb_config={window_size: 100}", "common.args.eplb-config.step_interval=10"),
         ("common.args.eplb-config={window_size: 100, step_interval: 10}",),
         "are one flag",
+        also=("PD073",),
     ),
 ]
