@@ -97,6 +97,8 @@ class EngineSpec(Spec):
     """NVIDIA Dynamo version."""
     image: str | None = None
     """Container image for Pyxis, the same on every role; none on a machine where the engines are installed."""
+    facts: str | None = None
+    """What the image's own parsers accept, a file of `pdkit doctor --image-probe`; flags are checked against it."""
 
 
 class HardwareSpec(Spec):
@@ -269,6 +271,8 @@ class InfraSpec(Spec):
     """Container image that holds `etcd` and `nats-server`; without one they are taken from the node's PATH."""
     frontends: Positive = 1
     """Dynamo frontends, on the first nodes."""
+    frontend_args: dict[str, Scalar] = {}
+    """More flags of Dynamo's frontend, without dashes, such as `router-mode: kv`."""
     http_port: Annotated[int, Field(ge=1024, le=65535, strict=True)] = 8000
     """Port of the frontend."""
     port_shift: Annotated[int, Field(ge=0, le=9000, strict=True)] = 0

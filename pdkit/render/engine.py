@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pdkit.facts.flags import FlagTable, flag_table, lookup
+from pdkit.facts.flags import Flag as KnownFlag
+from pdkit.facts.flags import lookup
+from pdkit.facts.tables import engine_tables
 from pdkit.paths import expand
 from pdkit.plan.decision import Decision
 from pdkit.plan.placement import Process
@@ -125,7 +127,9 @@ def _infra(plan: Plan) -> Iterator[Command]:
 
 def _frontends(plan: Plan) -> Iterator[Command]:
     nodes = sorted({process.node for process in plan.placement})
-    for number, node in zip(range(plan.recipe.infra.frontends), nodes, strict=False):
+    infra, table = plan.recipe.infra, engine_tables(plan.recipe.engine).frontend
+    more = [_free_flag(key, value, lookup(key, table), "frontend_args") for key, value in infra.frontend_args.items()]
+    for number, node in zip(range(infra.frontends), nodes, strict=False):
         yield Command(
             name=f"frontend{number}",
             node=node,
@@ -134,6 +138,7 @@ def _frontends(plan: Plan) -> Iterator[Command]:
             flags=(
                 Flag("--http-host", Address(node), "this cluster's address, not every interface"),
                 Flag("--http-port", str(plan.http_port), "infra.http_port of the recipe"),
+                *more,
             ),
             env=(*discovery(plan), *_own_address(node)),
             headline="Dynamo's frontend: OpenAI API in, prefill then decode behind it.",
@@ -205,10 +210,10 @@ def _worker_flags(plan: Plan, role: RolePlan, process: Process, mine: ProcessPor
         yield Flag("--speculative-config", json.dumps(config), f"{method} {role.mtp}, the same on both roles")
     if role.kv_transfer:
         yield Flag("--kv-transfer-config", json.dumps(kv_transfer_config(role, role.kv_transfer)), "KV over NIXL")
-    table = flag_table(recipe.engine.vllm)
+    tables = engine_tables(recipe.engine)
     for name, value in role.settings.args.items():
         if flag_name(name).partition(".")[0] != "compilation-config":
-            yield _free_flag(name, value, table)
+            yield _free_flag(name, value, tables.find(name))
 
 
 def _block_reason(plan: Plan, role: RolePlan) -> str:
@@ -310,9 +315,8 @@ def kv_transfer_config(role: RolePlan, transfer: KvTransfer) -> dict[str, Any]:
     return config | ({"kv_connector_extra_config": transfer.extra} if transfer.extra else {})
 
 
-def _free_flag(name: str, value: Any, table: FlagTable) -> Flag:
-    """A flag of the recipe in vLLM's own spelling."""
-    known, why = lookup(name, table), "args of the recipe"
+def _free_flag(name: str, value: Any, known: KnownFlag | None, why: str = "args of the recipe") -> Flag:
+    """A flag of the recipe in the engine's own spelling."""
     head, dot, path = name.strip().lstrip("-").partition(".")
     written = head.replace("_", "-")
     positive = known.name if known else written.removeprefix("no-")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pdkit import __version__
+from pdkit.facts.tables import probe_file
 from pdkit.paths import facts_folder, shipped
 from pdkit.plan.plan import Plan
 
-_KINDS = ("models", "hardware", "vllm")
+_KINDS = ("models", "hardware", "vllm", "dynamo", "nixl")
 
 
 def sha256(data: bytes) -> str:
@@ -30,6 +31,9 @@ def lock_data(plan: Plan, recipe_text: str, rehearsal: str | None = None) -> dic
         for path in sorted(facts_folder(kind).iterdir())
         if path.suffix in (".yaml", ".json") and _used(plan, kind, path)
     }
+    probe = probe_file(plan.recipe.engine)
+    if probe is not None:
+        facts["engine"] = sha256(probe.read_bytes())
     templates = shipped("slurm")
     content: dict[str, Any] = {
         "schema": 1,

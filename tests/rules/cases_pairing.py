@@ -50,6 +50,7 @@ CASES = [
         ("engine.vllm=0.21.0", "common.args.async-scheduling=false"),
         ("engine.vllm=0.22.0", "common.args.async-scheduling=false"),
         "`NixlConnector` does not carry the state of a hybrid model before vLLM 0.22",
+        also=("PD022",),
     ),
     Sides(
         "PD025",
@@ -57,6 +58,7 @@ CASES = [
         (),
         "whether 0.21.1rc1.dev7+g0123456 does is not known",
         severity="info",
+        also=("PD022",),
     ),
     Sides("PD026", (f"{KEEP_ON}=true",), (f"{KEEP_ON}=false",), "decode: the hybrid KV cache manager is switched off"),
     Sides(
@@ -210,7 +212,7 @@ CASES = [
         ),
         ("engine.vllm=0.21.0", "decode.max_num_seqs=4", "workload.osl=8192"),
         "for 60 s (VLLM_NIXL_ABORT_REQUEST_TIMEOUT)",
-        also=("PD006", "PD025", "PD028"),
+        also=("PD006", "PD022", "PD025", "PD028"),
     ),
     Sides(
         "PD036",
@@ -225,7 +227,7 @@ CASES = [
         (*DENSE, "engine.vllm=0.28.0", "common.kv_transfer={extra: {enable_cross_layers_blocks: 'True'}}"),
         "is not read by vLLM 0.29.0",
         severity="warning",
-        also=("PD075",),
+        also=("PD071",),
     ),
     Sides(
         "PD037",
