@@ -10,6 +10,11 @@ SITE = Path(__file__).parent / "site"
 NIXL_PROGRESS_DELAY_US = 1000
 """Long enough that an idle engine takes 1 % of a core, short beside the milliseconds of one transfer."""
 
+WAIT_US = 500
+"""Short beside one step of a tiny model (10 ms), long enough that waiting costs next to nothing."""
+
+LEASE_SECONDS = 120
+"""How long a registration in etcd outlives its last heart-beat."""
 
 LOOPBACK = "127.0.0.1"
 
@@ -25,6 +30,9 @@ def laptop_environment(omp_threads: int = 1) -> dict[str, str]:
         "PDKIT_LAPTOP_TORCHVISION_SCHEMAS": "1",
         "PDKIT_LAPTOP_NIXL_PROGRESS_DELAY_US": str(NIXL_PROGRESS_DELAY_US),
         "PDKIT_LAPTOP_NO_KV_CORE_PINNING": "1",
+        "PDKIT_LAPTOP_WAIT_US": str(WAIT_US),
+        # a busy laptop may hold a process up for longer than the 10 s after which Dynamo gives its registration away
+        "ETCD_LEASE_TTL": str(LEASE_SECONDS),
         # vLLM would bind each engine's threads to the same first cores
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": str(omp_threads),
@@ -57,11 +65,10 @@ def node_environment(interface: str = "eth0") -> dict[str, str]:
     }
 
 
-def local_dynamo_environment(discovery: Path) -> dict[str, str]:
-    """Dynamo without etcd and NATS: its processes find each other in the folder `discovery`, one per deployment."""
+def local_dynamo_environment(etcd: str) -> dict[str, str]:
+    """Dynamo without NATS: its processes find each other in the etcd at the address `etcd`, one per deployment."""
     return {
-        "DYN_DISCOVERY_BACKEND": "file",
-        "DYN_FILE_KV": str(discovery),
+        "ETCD_ENDPOINTS": etcd,
         "DYN_REQUEST_PLANE": "tcp",
         "DYN_EVENT_PLANE": "zmq",
         # a stopped worker leaves the discovery at once and waits this long for requests under way (5 s by default)

@@ -95,6 +95,7 @@ def _infra_ports(processes: list[Process], infra: InfraSpec) -> Iterator[Port]:
     nodes = sorted({process.node for process in processes})
     for number, node in zip(range(infra.frontends), nodes, strict=False):
         yield Port(node, infra.http_port + infra.port_shift, f"frontend{number}")
-    if infra.discovery == "etcd":
-        for port, owner in ((ETCD, "etcd"), (ETCD_PEER, "etcd peer"), (NATS, "nats")):
-            yield Port(0, port + infra.port_shift, owner)
+    etcd = ((ETCD, "etcd"), (ETCD_PEER, "etcd peer")) if infra.discovery == "etcd" else ()
+    nats = ((NATS, "nats"),) if infra.events == "nats" else ()
+    for port, owner in (*etcd, *nats):
+        yield Port(0, port + infra.port_shift, owner)

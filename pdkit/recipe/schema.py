@@ -205,6 +205,14 @@ class WorkloadSpec(Spec):
     """Requests in flight over the whole deployment, one point each."""
     template_tokens: NotNegative = 64
     """Tokens that the chat template may add to a prompt."""
+    shared_prefix: NotNegative = 0
+    """Tokens of `isl` with which every prompt begins alike, for prefix caching; `vllm bench serve` makes them so."""
+
+    @model_validator(mode="after")
+    def _prefix_is_a_part(self) -> WorkloadSpec:
+        if self.shared_prefix >= self.isl:
+            raise PydanticCustomError("prefix", "shared_prefix must be less than isl")
+        return self
 
     @property
     def request_tokens(self) -> int:
@@ -262,11 +270,25 @@ class SweepSpec(Spec):
     """The load tool's own setting, for a recipe that comes from elsewhere; left out, lengths are fixed."""
 
 
+class ServingSpec(Spec):
+    """What the API gives beside plain text. Dynamo's workers parse; without a parser all stays text."""
+
+    tool_parser: Word | None = None
+    """Reads tool calls out of answers, for example `qwen3_coder` or `hermes` (`--dyn-tool-call-parser`)."""
+    reasoning_parser: Word | None = None
+    """Separates thinking from the answer, for example `qwen3` (`--dyn-reasoning-parser`)."""
+    untrusted_input: bool = False
+    """Prompts hold text of people or documents that are not trusted; settings that give them power are then errors."""
+
+
 class InfraSpec(Spec):
     """The router and how workers find it."""
 
     discovery: Literal["etcd", "file"] = "etcd"
-    """`etcd` (with NATS) on a cluster; `file` needs no server and suits one machine."""
+    """Where workers register: `etcd` is started with the deployment; `file` needs no server, but a worker that was held up
+    for 10 s is forgotten for good."""
+    event_plane: Literal["nats", "zmq"] | None = None
+    """How events travel; `nats` is started with the deployment. Left out: `nats` beside etcd, `zmq` beside files."""
     image: str | None = None
     """Container image that holds `etcd` and `nats-server`; without one they are taken from the node's PATH."""
     frontends: Positive = 1
@@ -279,6 +301,11 @@ class InfraSpec(Spec):
     """Added to every port; `pdkit run` chooses one on a machine where ports are taken."""
     ready_timeout_seconds: Positive = 3600
     """Longest wait until every engine has loaded and proved itself."""
+
+    @property
+    def events(self) -> Literal["nats", "zmq"]:
+        """The event plane that is used."""
+        return self.event_plane or ("nats" if self.discovery == "etcd" else "zmq")
 
 
 class ClusterSpec(Spec):
@@ -342,6 +369,8 @@ class Recipe(Spec):
     """The accuracy gate."""
     sweep: SweepSpec = SweepSpec()
     """How points are measured."""
+    serving: ServingSpec = ServingSpec()
+    """Tool calls and thinking in the API."""
     infra: InfraSpec = InfraSpec()
     """Router and discovery."""
     cluster: ClusterSpec = ClusterSpec()
@@ -356,6 +385,12 @@ class Recipe(Spec):
             raise PydanticCustomError("roles", "give either `agg`, or `prefill` and `decode`, not both")
         if self.agg is None and not all(pair):
             raise PydanticCustomError("roles", "give `prefill` and `decode`, or `agg` alone")
+        return self
+
+    @model_validator(mode="after")
+    def _tool_makes_the_load(self) -> Recipe:
+        if self.workload.shared_prefix and self.sweep.tool != "vllm-bench":
+            raise PydanticCustomError("prefix", "`workload.shared_prefix` needs `sweep.tool: vllm-bench`")
         return self
 
     def roles(self) -> dict[Role, RoleSpec]:

@@ -16,7 +16,7 @@ from pdkit.plan.placement import Process
 from pdkit.plan.plan import Plan, RolePlan
 from pdkit.plan.ports import ETCD, ETCD_PEER, NATS, ProcessPorts
 from pdkit.recipe.owned import flag_name
-from pdkit.recipe.schema import KvTransfer, deep_merge
+from pdkit.recipe.schema import KvTransfer, ServingSpec, deep_merge
 from pdkit.render.text import Address, RunFolder, Value, join
 
 
@@ -73,43 +73,61 @@ def commands(plan: Plan) -> list[Command]:
 
 def discovery(plan: Plan) -> tuple[Variable, ...]:
     """How Dynamo's parts find each other."""
-    if plan.recipe.infra.discovery == "file":
-        return (
-            Variable("DYN_DISCOVERY_BACKEND", "file", "workers register in a folder, no server needed"),
-            Variable("DYN_FILE_KV", join(RunFolder(), "/discovery"), "the folder, on a file system all nodes share"),
-            Variable("DYN_REQUEST_PLANE", "tcp", "requests go straight to the worker"),
-            Variable("DYN_EVENT_PLANE", "zmq", "no NATS needed"),
-        )
-    shift = plan.recipe.infra.port_shift
+    infra = plan.recipe.infra
     return (
-        Variable("ETCD_ENDPOINTS", join("http://", Address(0), f":{ETCD + shift}"), "workers register in etcd"),
-        Variable("NATS_SERVER", join("nats://", Address(0), f":{NATS + shift}"), "events travel over NATS"),
+        *(_files() if infra.discovery == "file" else (_server("ETCD_ENDPOINTS", "http", ETCD, infra.port_shift),)),
         Variable("DYN_REQUEST_PLANE", "tcp", "requests go straight to the worker"),
+        _server("NATS_SERVER", "nats", NATS, infra.port_shift)
+        if infra.events == "nats"
+        else Variable("DYN_EVENT_PLANE", "zmq", "events go straight to who listens, no NATS needed"),
+    )
+
+
+def _files() -> tuple[Variable, ...]:
+    return (
+        Variable("DYN_DISCOVERY_BACKEND", "file", "workers register in a folder, no server needed"),
+        Variable("DYN_FILE_KV", join(RunFolder(), "/discovery"), "the folder, on a file system all nodes share"),
+    )
+
+
+def _server(name: str, scheme: str, port: int, shift: int) -> Variable:
+    return Variable(
+        name, join(f"{scheme}://", Address(0), f":{port + shift}"), "a server of this deployment, on node 0"
     )
 
 
 def _infra(plan: Plan) -> Iterator[Command]:
-    if plan.recipe.infra.discovery != "etcd":
-        return
-    why, shift = "only this cluster's addresses", plan.recipe.infra.port_shift
+    if plan.recipe.infra.discovery == "etcd":
+        yield _etcd(plan.recipe.infra.port_shift)
+    if plan.recipe.infra.events == "nats":
+        yield _nats(plan.recipe.infra.port_shift)
+
+
+CLUSTER_ONLY = "only this cluster's addresses"
+
+
+def _etcd(shift: int) -> Command:
     client, peer = (join("http://", Address(0), f":{port + shift}") for port in (ETCD, ETCD_PEER))
-    yield Command(
+    return Command(
         name="etcd",
         node=0,
         kind="etcd",
         program=("etcd",),
         flags=(
             Flag("--data-dir", join(RunFolder(), "/etcd"), "thrown away with the run"),
-            Flag("--listen-client-urls", client, why),
-            Flag("--advertise-client-urls", client, why),
-            Flag("--listen-peer-urls", peer, why),
-            Flag("--initial-advertise-peer-urls", peer, why),
+            Flag("--listen-client-urls", client, CLUSTER_ONLY),
+            Flag("--advertise-client-urls", client, CLUSTER_ONLY),
+            Flag("--listen-peer-urls", peer, CLUSTER_ONLY),
+            Flag("--initial-advertise-peer-urls", peer, CLUSTER_ONLY),
             Flag("--initial-cluster", join("default=http://", Address(0), f":{ETCD_PEER + shift}"), "a cluster of one"),
         ),
         env=(),
         headline="etcd: where Dynamo's workers register.",
     )
-    yield Command(
+
+
+def _nats(shift: int) -> Command:
+    return Command(
         name="nats",
         node=0,
         kind="nats",
@@ -117,7 +135,7 @@ def _infra(plan: Plan) -> Iterator[Command]:
         flags=(
             Flag("--jetstream", None, "Dynamo keeps its event streams there"),
             Flag("--store_dir", join(RunFolder(), "/nats"), "thrown away with the run"),
-            Flag("--addr", Address(0), why),
+            Flag("--addr", Address(0), CLUSTER_ONLY),
             Flag("--port", str(NATS + shift), "NATS's own port, shifted as all are"),
         ),
         env=(),
@@ -128,7 +146,9 @@ def _infra(plan: Plan) -> Iterator[Command]:
 def _frontends(plan: Plan) -> Iterator[Command]:
     nodes = sorted({process.node for process in plan.placement})
     infra, table = plan.recipe.infra, engine_tables(plan.recipe.engine).frontend
-    more = [_free_flag(key, value, lookup(key, table), "frontend_args") for key, value in infra.frontend_args.items()]
+    more = [
+        _free_flag(name, value, lookup(name, table), "frontend_args") for name, value in infra.frontend_args.items()
+    ]
     for number, node in zip(range(infra.frontends), nodes, strict=False):
         yield Command(
             name=f"frontend{number}",
@@ -208,12 +228,20 @@ def _worker_flags(plan: Plan, role: RolePlan, process: Process, mine: ProcessPor
         config = {"method": "mtp", "num_speculative_tokens": role.mtp, **role.settings.speculative}
         method = "MTP" if config["method"] == "mtp" else config["method"]
         yield Flag("--speculative-config", json.dumps(config), f"{method} {role.mtp}, the same on both roles")
+    yield from _parser_flags(recipe.serving)
     if role.kv_transfer:
         yield Flag("--kv-transfer-config", json.dumps(kv_transfer_config(role, role.kv_transfer)), "KV over NIXL")
     tables = engine_tables(recipe.engine)
     for name, value in role.settings.args.items():
         if flag_name(name).partition(".")[0] != "compilation-config":
             yield _free_flag(name, value, tables.find(name))
+
+
+def _parser_flags(serving: ServingSpec) -> Iterator[Flag]:
+    if serving.tool_parser:
+        yield Flag("--dyn-tool-call-parser", serving.tool_parser, "serving.tool_parser: tool calls out of answers")
+    if serving.reasoning_parser:
+        yield Flag("--dyn-reasoning-parser", serving.reasoning_parser, "serving.reasoning_parser: thinking apart")
 
 
 def _block_reason(plan: Plan, role: RolePlan) -> str:

@@ -41,12 +41,8 @@ def sent_bytes(node: str) -> int:
 def test_a_pair_on_several_nodes_answers_right(cluster, decode: str, nodes: int) -> None:
     before = {name: sent_bytes(name) for name in cluster.config.node_names}
     hardware = "hardware={facts: cpu, nodes: 18, gpus_per_node: 1}"
-    for attempt in range(3):
-        again = ("--again",) if attempt else ()
-        folder = cluster.submit("--set", hardware, "--set", f"decode.topology={decode}", *QUICK, *again, recipe=TINY)
-        cluster.wait_until((folder / "result.json").exists, "the job has ended", deadline_s=420)
-        if "the router has lost the" not in (folder / "result.json").read_text():  # a stall of the machine, not a fault
-            break
+    folder = cluster.submit("--set", hardware, "--set", f"decode.topology={decode}", *QUICK, recipe=TINY)
+    cluster.wait_until((folder / "result.json").exists, "the job has ended", deadline_s=420)
     cluster.reach(folder, "done", state="COMPLETED", deadline_s=60)
     plan, ready, gate = (json.loads((folder / f"{name}.json").read_text()) for name in ("plan", "ready", "gate"))
     assert plan["nodes"] == nodes

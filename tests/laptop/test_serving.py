@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import LAPTOP, ForgottenError, Score, Stack, Worker
+from .conftest import LAPTOP, Score, Stack, Worker
 
 pytestmark = pytest.mark.local
 
 NO_PREFIX_CACHE = "--no-enable-prefix-caching"
 """As in published recipes; a decode cache would also hide most of the prompt from the transfer."""
-
-
-ATTEMPTS = 3
-"""File discovery forgets a worker that stalls, for good; then the whole stack is started anew."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +31,16 @@ def model(request: pytest.FixtureRequest, engines: Path) -> Path:
 
 def serve(model: Path, folder: Path, decode_block: int, *protocols: str) -> Served:
     """Ask a fresh deployment with prefill blocks of 128 and decode blocks of `decode_block`."""
-    for attempt in range(ATTEMPTS):
-        place = folder / str(attempt)
-        place.mkdir()
-        stack = Stack(model, place)
-        with (
-            stack.frontend(),
-            stack.worker("prefill", 128),
-            stack.worker("decode", decode_block, NO_PREFIX_CACHE) as decode,
-        ):
-            stack.wait_for_answer()
-            try:
-                scores = {protocol: stack.ask(protocol) for protocol in protocols}
-            except ForgottenError:
-                continue
-            failed = decode.counter("vllm:nixl_num_failed_transfers_total")
-            return Served(scores, transferred_tokens(decode), failed)
-    pytest.fail(f"a worker was forgotten by the discovery in each of {ATTEMPTS} attempts; logs in {folder}")
+    stack = Stack(model, folder)
+    with (
+        stack.frontend(),
+        stack.worker("prefill", 128),
+        stack.worker("decode", decode_block, NO_PREFIX_CACHE) as decode,
+    ):
+        stack.wait_for_answer()
+        scores = {protocol: stack.ask(protocol) for protocol in protocols}
+        failed = decode.counter("vllm:nixl_num_failed_transfers_total")
+        return Served(scores, transferred_tokens(decode), failed)
 
 
 def test_equal_block_sizes_answer_right_and_the_kv_really_moves(model: Path, tmp_path: Path) -> None:

@@ -33,22 +33,8 @@ class Run:
         return sorted(path.name for path in (self.folder / "points").iterdir())
 
 
-STALLED = "the router has lost the"
-"""Dynamo's file discovery forgets a worker that a stall kept silent for 10 s; pdkit says so, and stops."""
-ATTEMPTS = 3
-
-
 def pdkit_run(recipe: str, output: Path, *options: str) -> Run:
-    """Run a local recipe and return how it ended; a run that the machine stalled is run again."""
-    for _ in range(ATTEMPTS):
-        run = _run_once(recipe, output, *options)
-        if STALLED not in run.output:
-            break
-    return run
-
-
-def _run_once(recipe: str, output: Path, *options: str) -> Run:
-    """Run it and fail when anything of it is left running."""
+    """Run a local recipe and fail when anything of it is left running."""
     argv = [sys.executable, "-m", "pdkit.cli", "run", str(ROOT / "recipes" / "local" / recipe), "-o", str(output)]
     environment = {**os.environ, "PDKIT_ENGINES": str(ENGINES)}
     done = subprocess.run(

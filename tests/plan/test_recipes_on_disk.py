@@ -113,7 +113,7 @@ def test_the_local_recipe_needs_no_rack() -> None:
     if not (LOCAL / "tiny_pd.yaml").is_file():
         pytest.skip("the local recipe is not there yet")
     data = parse((LOCAL / "tiny_pd.yaml").read_text(), "tiny_pd.yaml").data
-    assert (data["hardware"], data["infra"]["discovery"]) == ("cpu", "file")
+    assert (data["hardware"], data["infra"]["event_plane"]) == ("cpu", "zmq")
 
 
 def test_the_plan_is_json_with_stable_keys(plan_json: Callable[..., dict[str, object]]) -> None:

@@ -1,7 +1,7 @@
 """Workarounds that let vLLM, NIXL and torchvision run on a laptop's CPU, imported by Python itself from PYTHONPATH.
 
 Each workaround has its own switch, an environment variable, and does nothing without it. `pdkit.laptop.environment`
-sets all three, for laptop engines only. They change the inside of other packages: they must never reach a GPU node.
+sets all four, for laptop engines only. They change the inside of other packages: they must never reach a GPU node.
 """
 # ruff: noqa: INP001  (Python wants this exact file name at the top of an import path, so the folder is no package)
 
@@ -11,6 +11,7 @@ import ctypes
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -32,6 +33,13 @@ NO_KV_CORE_PINNING = "PDKIT_LAPTOP_NO_KV_CORE_PINNING"
 """Set: vLLM's NIXL connector does not pin the engine to the last core of each NUMA node.
 
 On a laptop prefill and decode would be pinned to the same core and take turns on it."""
+
+WAIT_US = "PDKIT_LAPTOP_WAIT_US"
+"""Microseconds that a vLLM process sleeps between two looks for the next message of its engine.
+
+vLLM looks without pause for one second after each message (shm_broadcast.py, SpinCondition), so with two engines on two
+cores those who wait take the cores from those who work. To wait for a notification instead is no way out: one that
+comes right after another may be dropped (the socket holds a single one), and then the engine stands still."""
 
 
 class _ImportHook(MetaPathFinder):
@@ -115,6 +123,13 @@ def _forget_numa_topology(cpu_platform: Any) -> None:
     cpu_platform.CpuPlatform.discover_numa_topology = classmethod(lambda _: [])
 
 
+def _sleep_between_looks(wait_us: int) -> Callable[[ModuleType], None]:
+    def after(broadcast: Any) -> None:
+        broadcast.sched_yield = lambda: time.sleep(wait_us / 1e6)
+
+    return after
+
+
 if os.environ.get(TORCHVISION_SCHEMAS):
     sys.meta_path.insert(0, _ImportHook(lambda name: name == "torchvision", before=_declare_torchvision_schemas))
 if os.environ.get(NIXL_PROGRESS_DELAY_US):
@@ -124,3 +139,6 @@ if os.environ.get(NIXL_PROGRESS_DELAY_US):
     )
 if os.environ.get(NO_KV_CORE_PINNING):
     sys.meta_path.insert(0, _ImportHook(lambda name: name == "vllm.platforms.cpu", after=_forget_numa_topology))
+if os.environ.get(WAIT_US):
+    _sleeper = _sleep_between_looks(int(os.environ[WAIT_US]))
+    sys.meta_path.insert(0, _ImportHook(lambda name: name.endswith(".shm_broadcast"), after=_sleeper))

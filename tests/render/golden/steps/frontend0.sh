@@ -3,12 +3,12 @@
 # Started by job.sbatch on node 0 of the job; RUN_DIR and NODE_IP_n are exported there. Rendered by pdkit VERSION.
 set -euo pipefail
 
-# workers register in etcd
+# a server of this deployment, on node 0
 export ETCD_ENDPOINTS=http://"${NODE_IP_0}":2379
-# events travel over NATS
-export NATS_SERVER=nats://"${NODE_IP_0}":4222
 # requests go straight to the worker
 export DYN_REQUEST_PLANE=tcp
+# a server of this deployment, on node 0
+export NATS_SERVER=nats://"${NODE_IP_0}":4222
 # advertise this node's address on hosts with several
 export DYN_TCP_RPC_HOST="${NODE_IP_0}"
 # the same for answers
