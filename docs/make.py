@@ -21,6 +21,8 @@ from typing import Any
 import yaml
 from typer.testing import CliRunner
 
+from failures import failures_table
+
 from pdkit.cli import app
 from pdkit.files import write_text
 from pdkit.job.codes import GATES
@@ -35,8 +37,9 @@ BLOCK = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.MULTILINE | re.DOTALL
 DIGEST = re.compile(r"(?<=-)[0-9a-f]{8}(?=-\d)")
 FRONT_DOOR = "recipes/qwen38_tep8.yaml"
 READING = """
-These come before any rule: the file is not a recipe, or names something that pdkit has no facts for. They are always
-errors, `ignore:` does not apply to them, and the exit code is 2. All faults of a file are shown at once.
+These come before any rule: the file is not a recipe, or names something that pdkit has no facts for. They are
+errors, `ignore:` does not apply to them, and the exit code is 2. All faults of a file are shown at once. From PD120 on they
+are about recipes of srt-slurm, whose rules run all the same; there PD112 and PD123 may be less than an error.
 """
 RUNNING = """
 These show only on running engines. Each is looked at by the job itself, and one that does not hold ends the run: its
@@ -199,6 +202,7 @@ def _index() -> str:
             "| [PD1xx](PD1xx.md) | The recipe can be read | error |",
             *(f"| [{gate.code}](PD2xx.md) | {gate.title} | at run time: {gate.stage} |" for gate in GATES),
             "",
+            failures_table(ROOT / "docs/rules/failures.yaml"),
         ]
     )
 
