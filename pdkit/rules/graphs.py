@@ -28,9 +28,15 @@ def graphs_cover_batch(case: Case) -> Iterator[Hit]:
             f"{sizes[-1] if sizes else 0} (max-cudagraph-capture-size {role.sizing.max_cudagraph_capture_size.value}, "
             f"max-num-batched-tokens {role.sizing.max_num_batched_tokens.value})",
             path=case.where(role.role, "max_cudagraph_capture_size"),
-            fix=f"capture {need} tokens with max_num_seqs a multiple of 8 or 16, or lower max_num_seqs",
+            fix=f"capture {need} tokens with max_num_seqs a multiple of 8 or 16, or lower it{_in_tokens(role)}",
             severity="warning" if sizes and _load_tokens(case, role) <= sizes[-1] else "error",
         )
+
+
+def _in_tokens(role: RolePlan) -> str:
+    """A reminder where the size looks like a count of sequences."""
+    counted = role.mtp and role.sizing.max_cudagraph_capture_size.value == role.sizing.max_num_seqs.value
+    return f"; sizes count tokens, 1 + MTP {role.mtp} for each sequence" if counted else ""
 
 
 def _load_tokens(case: Case, role: RolePlan) -> int:
@@ -53,7 +59,7 @@ ESTIMATE_VARIABLE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
     "Memory beside vLLM's share holds the CUDA context and what graphs take beyond their estimate",
     "vLLM boots to its KV check and then runs out of memory in graph capture: 0.98 died, 0.97 worked (vllm#57475); "
     "graphs have taken 31 % more than estimated. Before 0.21, or with the estimate switched off, all graph memory "
-    "comes on top (vllm#30515), and a decode that copied its siblings' capture sizes went from 2048 to 8192 tokens "
+    "comes on top (vllm#30515); a TEP8 decode captured 8192 tokens where its DEP siblings stopped at 2048 "
     "(InferenceX#1735).",
 )
 def graphs_have_room(case: Case) -> Iterator[Hit]:

@@ -107,9 +107,9 @@ def image_fits_the_cpu(case: Case) -> Iterator[Hit]:
 @rule(
     "PD061",
     "The image is written as Pyxis reads it, and names one build",
-    "Pyxis takes a file only with a `/` or `./` in front (pyxis#127) and a registry only before a `#`; anything else "
-    "is looked for on Docker Hub. A tag that moves gives prefill and decode other builds after a re-import, and "
-    "NIXL's hash then refuses every request (vllm#45843).",
+    "Pyxis takes a file only with a `/` or `./` in front (pyxis#127) and a registry only before a `#` (pyxis#39); "
+    "anything else is looked for on Docker Hub. A tag that moves gives prefill and decode other builds after a "
+    "re-import, and NIXL's hash then refuses every request (vllm#29503).",
 )
 def image_is_one_build(case: Case) -> Iterator[Hit]:
     """Form and tag of both images."""

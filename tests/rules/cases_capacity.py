@@ -46,6 +46,12 @@ CASES = [
         severity="warning",
     ),
     Sides(
+        "PD008",
+        ("decode.max_cudagraph_capture_size=32", "decode.max_num_seqs=32"),
+        ("decode.max_cudagraph_capture_size=128", "decode.max_num_seqs=32"),
+        "the widest batch is 128 tokens, the captured graphs end at 32",
+    ),
+    Sides(
         "PD052",
         ("prefill.kv_cache_memory_gib=8",),
         ("prefill.kv_cache_memory_gib=60",),
