@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pdkit.errors import RecipeError
 from pdkit.facts.config_fields import HINT, check_fields
+from pdkit.facts.templates import parsers_of
 from pdkit.facts.weights import weights_from_config
 from pdkit.paths import expand, facts_folder
 from pdkit.recipe.yaml_marks import parse
@@ -86,6 +87,10 @@ class ModelFacts:
     moe: Moe | None = None
     thinking: str = "unknown"
     """`always`, `switchable`, `never` or `unknown`."""
+    tool_parser: str | None = None
+    """Dynamo's parser for the calls that the chat template asks for; `none` where it knows no tools, None: unknown."""
+    reasoning_parser: str | None = None
+    """Dynamo's parser for the model's thinking; None: unknown."""
     measured: tuple[MeasuredMemory, ...] = ()
 
     @property
@@ -120,7 +125,9 @@ def model_facts(name: str, at: str) -> ModelFacts:
             config = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise RecipeError(f"{path} is not JSON: {error}", at=at, fix=HINT, code="PD112") from None
-        return _from_config(config, (path.parent.name if path.name == "config.json" else path.stem) or name, at)
+        facts = _from_config(config, (path.parent.name if path.name == "config.json" else path.stem) or name, at)
+        tool, reasoning = parsers_of(path.parent) if path.name == "config.json" else (None, None)
+        return replace(facts, tool_parser=tool, reasoning_parser=reasoning)
     close = difflib.get_close_matches(name, known_models(), n=1)
     fix = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known_models())}; or a path to a config.json"
     raise RecipeError(f"no facts for the model `{name}`", at=at, fix=fix, code="PD112")

@@ -37,6 +37,8 @@ class LoadSettings(BaseModel):
     """Prompt tokens, before the chat template."""
     osl: Positive
     """Generated tokens."""
+    shared_prefix: NotNegative = 0
+    """Tokens of `isl` that are the same in every prompt."""
     template_tokens: NotNegative = 0
     """Most tokens that the chat template adds to a prompt."""
     prompts_per_concurrency: Positive = 8

@@ -60,11 +60,11 @@ def _vllm_bench(
         "model": settings.model,
         "tokenizer": settings.tokenizer,
         "dataset-name": "random",
-        "random-input-len": settings.isl,
+        "random-input-len": settings.isl - settings.shared_prefix,  # the prefix comes in front of it
         "random-output-len": settings.osl,
         # 0 is fixed here: lengths lie in [L(1-r), L(1+r)]. In the tools where they lie in [rL, L], 1 is fixed.
         "random-range-ratio": settings.random_range_ratio,
-        "random-prefix-len": 0,
+        "random-prefix-len": settings.shared_prefix,
         "num-prompts": requests,
         "max-concurrency": concurrency,
         "request-rate": "inf",

@@ -55,6 +55,7 @@ def load_settings(deployment: Deployment) -> LoadSettings:
         concurrency=tuple(load.concurrency),
         isl=load.isl,
         osl=load.osl,
+        shared_prefix=load.shared_prefix,
         template_tokens=load.template_tokens,
         prompts_per_concurrency=recipe.sweep.prompts_per_concurrency,
         warmup_per_concurrency=recipe.sweep.warmup_per_concurrency,

@@ -34,6 +34,7 @@ def plan_data(plan: Plan, findings: Iterable[Finding], startup_minutes: float | 
             "agreed": plan.agreed_block_size,
             "natural": {role: one.shape.natural_block_size for role, one in plan.roles.items()},
             "effective": {role: one.block_size.value for role, one in plan.roles.items()},
+            "may_differ": plan.block_sizes_may_differ,
             "pinned": all(one.requested_block_size is not None for one in plan.roles.values()),
             "reason": plan.block_size_reason,
         },

@@ -95,6 +95,19 @@ class Plan:
     kv_transfer_mib_per_request: float | None
 
     @property
+    def block_sizes_may_differ(self) -> bool:
+        """Whether decode may have another block size than prefill: a multiple, on GPUs, without hybrid layers.
+
+        NIXL then copies in blocks of prefill's size, with at least prefill's TP on decode (vllm 0.31
+        nixl/base_worker.py:2471-2710). With the CPU build the same pair gave other answers (measured).
+        """
+        if self.model.hybrid or self.hardware.device != "cuda" or not {"prefill", "decode"} <= self.roles.keys():
+            return False
+        prefill, decode = self.roles["prefill"], self.roles["decode"]
+        multiple = decode.block_size.value % prefill.block_size.value == 0
+        return multiple and prefill.topology.tp <= decode.topology.tp
+
+    @property
     def served_name(self) -> str:
         """The name by which clients ask for the model."""
         return self.recipe.model.served_name or self.recipe.model.path.rstrip("/").rsplit("/", 1)[-1]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pdkit.plan.decision import Decision
 from pdkit.plan.plan import RolePlan
 from pdkit.rules.rule import Case, Hit, rule
+from pdkit.rules.versions import version
 
 
 @rule(
@@ -17,16 +18,19 @@ from pdkit.rules.rule import Case, Hit, rule
     "beside prefill 128).",
 )
 def block_sizes_equal(case: Case) -> Iterator[Hit]:
-    """Compare the sizes that the engines will really use."""
+    """Compare the sizes that the engines will really use; decode may have a multiple on GPUs without hybrid layers."""
     if case.pair is None:
         return
     prefill, decode = case.pair
     p, d = prefill.block_size.value, decode.block_size.value
     if p != d:
+        may = case.plan.block_sizes_may_differ
         yield Hit(
-            message=f"prefill will use blocks of {p} tokens and decode of {d}: {_cause(case, prefill, decode)}",
+            message=f"prefill will use blocks of {p} tokens and decode of {d}: {_cause(case, prefill, decode)}"
+            + ("; vLLM cuts them on receipt, which nobody measured" if may else ""),
             path=case.where_either("block_size"),
             fix="set `common.block_size: auto`, which pins one size that both can hold",
+            severity="warning" if may else "error",
         )
 
 
@@ -69,19 +73,48 @@ def block_holds_state(case: Case) -> Iterator[Hit]:
 
 @rule(
     "PD010",
-    "MTP is the same on both roles",
-    "MTP widens the GDN state and adds a KV layer, so a prefill without it writes other blocks than decode reads "
-    "(vllm#52276, vllm#49230; the published recipes switch MTP on at prefill because decode has it).",
+    "Both roles speculate with the same draft",
+    "A draft model or MTP head adds KV layers, and on a hybrid every speculative token widens the state: a prefill "
+    "without it writes other blocks than decode reads (vllm#52276, vllm#49230; the published recipes switch MTP on at "
+    "prefill because decode has it). From vLLM 0.28 on NIXL refuses such a pair; before, short prompts work, long ones "
+    "read foreign memory.",
 )
 def mtp_equal(case: Case) -> Iterator[Hit]:
-    """Compare speculative tokens."""
-    if case.pair and case.pair[0].mtp != case.pair[1].mtp:
-        prefill, decode = case.pair
-        yield Hit(
-            message=f"prefill has MTP {prefill.mtp}, decode has MTP {decode.mtp}",
-            path=case.where("prefill", "mtp"),
-            fix="leave `prefill.mtp` out: it follows decode",
-        )
+    """Compare method and draft model; on hybrids also the number of tokens and drafts without a model."""
+    if case.pair is None:
+        return
+    prefill, decode = case.pair
+    drafts = [_draft(role, hybrid=case.plan.model.hybrid) for role in case.pair]
+    if drafts[0] == drafts[1]:
+        return
+    refused = version(case.plan.recipe.engine.vllm).has("0.28")
+    yield Hit(
+        message=f"prefill has {_speculation(prefill)}, decode has {_speculation(decode)}"
+        + ("" if refused else ", and NIXL pairs them all the same" if refused is False else ""),
+        path=case.where("prefill", "mtp"),
+        fix="leave `prefill.mtp` out: it follows decode",
+    )
+
+
+DRAFT_FREE = ("ngram", "ngram_gpu", "suffix")
+"""Methods that guess without a model: they add no KV layer."""
+
+
+def _method(role: RolePlan) -> str:
+    return str(role.settings.speculative.get("method", "mtp"))
+
+
+def _draft(role: RolePlan, *, hybrid: bool) -> tuple[str, str, int] | None:
+    """What of a role's speculation changes its blocks; None where nothing does."""
+    method = _method(role)
+    if not role.mtp or (method in DRAFT_FREE and not hybrid):
+        return None
+    return method, str(role.settings.speculative.get("model", "")), role.mtp if hybrid else 0
+
+
+def _speculation(role: RolePlan) -> str:
+    method = _method(role)
+    return f"{'MTP' if method == 'mtp' else method} {role.mtp}"
 
 
 def _differs(case: Case, what: str, name: str, prefill: Decision[str], decode: Decision[str]) -> Iterator[Hit]:

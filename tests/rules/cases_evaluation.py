@@ -50,7 +50,7 @@ CASES = [
         ("prefill.prefix_caching=true", "sweep.prompts_per_concurrency=300"),
         "of 6400 random prompts 1.2% at least",
         severity="warning",
-        also=("PD029",),
+        also=("PD029", "PD041"),
     ),
     Sides(
         "PD093",
@@ -58,7 +58,7 @@ CASES = [
         ("prefill.prefix_caching=true", "sweep.prompts_per_concurrency=400", "sweep.tool=aiperf"),
         "repeat an earlier one",
         severity="warning",
-        also=("PD029",),
+        also=("PD029", "PD041"),
     ),
     Sides("PD094", ("gate.min_acceptance=0.0",), ("gate.min_acceptance=0.1",), "MTP 3 runs", severity="warning"),
     Sides(

@@ -7,10 +7,39 @@ from .sides import DENSE, Sides
 NIXL = "connector: NixlConnector"
 MULTI = "connector: MultiConnector, extra: {connectors: [{kv_connector: NixlConnector}, {kv_connector: %s}]}"
 PUSH = "{connector: NixlPushConnector}"
+EAGLE = "common.speculative={method: eagle3, model: /models/draft}"
 HYBRID = "local/tiny_hybrid_pd.yaml"
 LONG_WAIT = ("decode.max_num_seqs=4", "workload.osl=8192")
 KEEP_ON = "common.args.disable-hybrid-kv-cache-manager"
 CASES = [
+    Sides(
+        "PD001",
+        (*DENSE, "prefill.block_size=64", "decode.block_size=128"),
+        (*DENSE, "common.block_size=128"),
+        "vLLM cuts them on receipt, which nobody measured",
+        severity="warning",
+    ),
+    Sides(
+        "PD001", (*DENSE, "prefill.block_size=128", "decode.block_size=64"), DENSE, "the recipe sets different sizes"
+    ),
+    Sides(
+        "PD001",
+        (*DENSE, "prefill.topology=TP8", "decode.topology=TP4", "prefill.block_size=64", "decode.block_size=128"),
+        (*DENSE, "prefill.topology=TP8", "decode.topology=TP4"),
+        "blocks of 64 tokens and decode of 128: the recipe sets different sizes",
+    ),
+    Sides(
+        "PD010",
+        (*DENSE, "prefill.mtp=0", "decode.mtp=3", EAGLE),
+        (*DENSE, "prefill.mtp=2", "decode.mtp=3", EAGLE),
+        "prefill has eagle3 0, decode has eagle3 3, and NIXL pairs them all the same",
+    ),
+    Sides(
+        "PD010",
+        (*DENSE, "engine.vllm=0.28.0", "prefill.mtp=0", "decode.mtp=3", EAGLE),
+        (*DENSE, "engine.vllm=0.28.0", "prefill.mtp=0", "decode.mtp=3", "common.speculative={method: ngram}"),
+        "prefill has eagle3 0, decode has eagle3 3",
+    ),
     Sides(
         "PD014",
         ("prefill.kv_transfer={%s}" % (MULTI % "MooncakeConnector"),),

@@ -13,10 +13,20 @@ from pdkit.recipe.load import load
 from pdkit.recipe.schema import Recipe
 from pdkit.rules.catalogue import RULES
 
-from . import cases_capacity, cases_evaluation, cases_flags, cases_launch, cases_pairing
+from . import (
+    cases_capacity,
+    cases_evaluation,
+    cases_flags,
+    cases_launch,
+    cases_pairing,
+    cases_prefix_caching,
+    cases_serving,
+)
 from .sides import AGG, DENSE, MIXED, RECIPES, Sides, findings_of
 
 CASES = [
+    *cases_serving.CASES,
+    *cases_prefix_caching.CASES,
     *cases_pairing.CASES,
     *cases_capacity.CASES,
     *cases_evaluation.CASES,
@@ -196,7 +206,9 @@ CASES = [
         ("common.args.swap-space=4", "common.args.language-model-only=false", "engine.vllm=0.17.0"),
         "known in 0.16 to 0.17",
     ),
-    Sides("PD016", ("common.args.swap-space=4",), (), "vLLM 0.26.0 to 0.27.1 has no `--swap-space`; known in 0.16 to 0.17"),
+    Sides(
+        "PD016", ("common.args.swap-space=4",), (), "vLLM 0.26.0 to 0.27.1 has no `--swap-space`; known in 0.16 to 0.17"
+    ),
     Sides("PD017", ("infra.http_port=9100",), ("infra.http_port=9099",), "wanted by frontend0 and prefill0-0 system"),
     Sides(
         "PD017",
@@ -223,7 +235,7 @@ CASES = [
         ("decode.prefix_caching=true",),
         ("decode.prefix_caching=true", "decode.max_num_batched_tokens=2176"),
         "144 is below one block of 2176 tokens",
-        also=("PD029",),
+        also=("PD029", "PD041"),
     ),
     Sides(
         "PD021", ("gate.max_tokens=9921",), ("gate.max_tokens=9920",), "needs up to 10241 tokens", severity="warning"
