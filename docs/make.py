@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from typer.testing import CliRunner
-
 from failures import failures_table
+from typer.testing import CliRunner
 
 from pdkit.cli import app
 from pdkit.files import write_text
