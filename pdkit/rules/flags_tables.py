@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from pdkit.facts.flags import lookup
 from pdkit.facts.tables import read_probe
-from pdkit.rules.engines import engines_of
+from pdkit.rules.engines import Engines, engines_of
 from pdkit.rules.rule import Case, Hit, rule
 from pdkit.rules.versions import version
 
 
 @rule(
     "PD074",
-    "The flags of these versions are known",
-    "pdkit reads flags out of releases. A nightly or a build of a branch may have more, or fewer, so that flag rules "
-    "can only warn where the releases around it disagree; its own parser knows.",
+    "The flags of this version are known",
+    "pdkit reads flags out of releases. A nightly or a build of a branch may have more of them, or fewer: what the "
+    "releases around it agree on is certain, the rest only its own parser knows.",
 )
 def versions_are_known(case: Case) -> Iterator[Hit]:
-    """Whether the tables are those of the recipe's versions; if not, which were used instead."""
+    """Free flags and variables on which the tables around the recipe's versions disagree, or which no table covers."""
     engines, engine = engines_of(case), case.plan.recipe.engine
-    vllm, dynamo = engines.tables.vllm, engines.tables.worker
-    unknown = []
-    if not vllm.exact:
-        between = engines.vllm_name[5:].replace(" to ", " and ")
-        what = f"a build between {between}" if engines.certain else "of no known release"
-        unknown.append(f"vLLM {engine.vllm} is {what}")
-    if not dynamo.exact:
-        unknown.append(f"Dynamo {engine.dynamo} is of no known release")
-    if unknown:
-        judges = f"{engines.vllm_name} and Dynamo {dynamo.version}"
-        yield Hit(
-            message=f"{' and '.join(unknown)}: flags are judged by those of {judges}",
-            path=("engine", "dynamo" if vllm.exact else "vllm"),
-            fix="run `pdkit doctor --image-probe -o FILE` in the image and name the file as `engine.facts`",
-            severity="info",
-        )
+    args = {name for role in case.plan.roles.values() for name in role.settings.args}
+    env = {name for role in case.plan.roles.values() for name in role.settings.env if name.startswith("VLLM_")}
+    own = {name for name in args if engines.is_dynamos(name)}
+    if not engines.tables.vllm.exact:
+        open_args = {f"`--{name}`" for name in args - own if not _decided(engines, name)}
+        open_env = {
+            f"`{name}`" for name in env if not engines.certain or _some(name in one.env for one in engines.vllm)
+        }
+        if open_args or open_env:
+            what = "a build between these two" if engines.certain else "of no release that is known"
+            shown = ", ".join(sorted(open_args | open_env))
+            yield _note(f"{shown} judged by {engines.vllm_name}: {engine.vllm} is {what}", "vllm")
+    own |= set(case.plan.recipe.infra.frontend_args)
+    if own and not engines.tables.worker.exact:
+        shown = ", ".join(f"`--{name}`" for name in sorted(own))
+        release = engines.tables.worker.version
+        yield _note(f"{shown} judged by Dynamo {release}: {engine.dynamo} is of no release that is known", "dynamo")
+
+
+def _decided(engines: Engines, name: str) -> bool:
+    """Whether all tables say the same about a flag."""
+    return engines.certain and not _some(lookup(name, table) is not None for table in engines.vllm)
+
+
+def _some(answers: Iterable[bool]) -> bool:
+    """Whether some say yes and some no."""
+    return len(set(answers)) > 1
+
+
+def _note(message: str, engine: str) -> Hit:
+    return Hit(
+        message=message,
+        path=("engine", engine),
+        fix="run `pdkit doctor --image-probe -o FILE` in the image and name the file as `engine.facts`",
+        severity="info",
+    )
 
 
 @rule(

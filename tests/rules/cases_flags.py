@@ -193,8 +193,23 @@ CASES = [
         severity="warning",
         also=("PD008", "PD051"),
     ),
-    Sides("PD074", ("engine.dynamo=1.6.1",), EXACT, "is a build between 0.26.0 and 0.27.1", severity="info"),
-    Sides("PD074", ("engine.vllm=0.41.0",), EXACT, "0.41.0 is of no known release", severity="info", also=("PD027",)),
+    Sides(
+        "PD074",
+        ("common.args.max-num-partial-prefills=2",),
+        (),
+        "`--max-num-partial-prefills` judged by vLLM 0.26.0 to 0.27.1",
+        severity="info",
+        also=("PD062",),
+    ),
+    Sides(
+        "PD074",
+        ("common.args.max-num-partial-prefills=2",),
+        ("common.args.max-num-partial-prefills=2", "engine.vllm=0.26.0"),
+        "is a build between these two",
+        severity="info",
+        also=("PD062",),
+    ),
+    Sides("PD074", ("engine.vllm=0.41.0",), EXACT, "0.41.0 is of no release", severity="info", also=("PD027",)),
     Sides(
         "PD075",
         (PROBED, "engine.vllm=0.30.0", "engine.dynamo=1.6.1"),
@@ -209,7 +224,16 @@ CASES = [
         "the recipe says 0.31.1rc1.dev3",
         **PLUS,
     ),
-    Sides("PD074", ("engine.vllm=0.31.0",), (PROBED, *EXACT), "Dynamo 1.2.0.dev20260526 is of no", severity="info"),
+    Sides(
+        "PD074",
+        ("infra.frontend_args={router-mode: kv}",),
+        ("infra.frontend_args={router-mode: kv}", "engine.dynamo=1.6.1"),
+        "`--router-mode` judged by Dynamo 1.6.1",
+        severity="info",
+    ),
+    Sides(
+        "PD074", ("engine.vllm=0.41.0",), (PROBED, *EXACT), "judged by vLLM 0.32.0", severity="info", also=("PD027",)
+    ),
     Sides(
         "PD016",
         (PROBED, *EXACT, "common.args.optimization-level=2"),
@@ -235,5 +259,5 @@ CASES = [
         ("infra.frontend_args={router-reset-states: true}", "engine.dynamo=1.3.1"),
         "any more, since 1.4",
     ),
-    Sides("PD076", ("infra.frontend_args={http-port: 9000}",), (), "pdkit sets `--http-port` itself"),
+    Sides("PD076", ("infra.frontend_args={http-port: 9000}",), (), "pdkit sets `--http-port` itself", also=("PD074",)),
 ]
