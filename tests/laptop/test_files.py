@@ -51,7 +51,7 @@ def test_each_workaround_is_switched_by_the_laptop_environment_alone() -> None:
     switches = set(re.findall(r'"(PDKIT_LAPTOP_\w+)"', (SITE / "sitecustomize.py").read_text()))
     environment = laptop_environment()
     assert switches == {name for name in environment if name.startswith("PDKIT_LAPTOP_")}
-    assert len(switches) == 3
+    assert len(switches) == 4
     assert environment["PYTHONPATH"] == str(SITE)
 
 
