@@ -84,8 +84,13 @@ class Removed:
 
 def known_versions(engine: Engine = "vllm") -> list[str]:
     """The `major.minor` that pdkit has flags for, oldest first."""
+    return list(_known_versions(engine))
+
+
+@cache
+def _known_versions(engine: Engine) -> tuple[str, ...]:
     names = (path.stem for path in facts_folder(engine).glob("[0-9]*.json"))
-    return sorted(names, key=_minor)
+    return tuple(sorted(names, key=_minor))
 
 
 def flag_table(vllm_version: str, at: str | None = None) -> FlagTable:

@@ -6,10 +6,7 @@ from pathlib import Path
 
 from pdkit.errors import RecipeError
 from pdkit.interop.convert import convert, why_dropped
-from pdkit.interop.draft import Draft
 from pdkit.interop.reader import Read, read_recipe
-from pdkit.interop.shorten import shortened
-from pdkit.interop.text import recipe_text
 from pdkit.interop.types import Imported
 from pdkit.interop.variants import variants
 from pdkit.recipe.load import validated
@@ -39,17 +36,7 @@ def _imported(read: Read) -> Imported:
         name=recipe.name,
         recipe=recipe,
         source=draft.source,
-        text=recipe_text(shortened(draft.data), _heading(read, draft)),
         srt=read.recipe,
         notes=tuple(sorted(set(draft.notes), key=draft.notes.index)),
         findings=findings,
     )
-
-
-def _heading(read: Read, draft: Draft) -> list[str]:
-    """The comment at the head of a converted recipe: where it comes from and what it does not carry over."""
-    file = Path(draft.source.file).name
-    variant = f" ({read.recipe.variant})" if read.recipe.variant else ""
-    lines = [f"Imported from {file}{variant} by pdkit import."]
-    lines += [f"{note.kind}: {note.what}: {note.why}" for note in draft.notes if note.kind != "added"]
-    return list(dict.fromkeys(lines))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from pdkit.errors import Finding
+from pdkit.interop.shorten import shortened
+from pdkit.interop.text import recipe_text
 from pdkit.recipe.load import Loaded
 from pdkit.recipe.schema import Recipe, Role
 from pdkit.recipe.source import Source
@@ -118,12 +121,23 @@ class Imported:
     recipe: Recipe
     source: Source
     """The recipe's data; its places are those of the original file."""
-    text: str
-    """The recipe as YAML, with nothing in it that pdkit would decide the same by itself."""
     srt: SrtRecipe
     notes: tuple[Note, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
     """Faults of the original that the recipe cannot show, such as workers that do not fit their nodes."""
+
+    @property
+    def text(self) -> str:
+        """The recipe as YAML, with nothing in it that pdkit would decide the same by itself."""
+        return recipe_text(shortened(self.source.data), self._heading())
+
+    def _heading(self) -> list[str]:
+        """The comment at the head: where the recipe comes from and what it does not carry over."""
+        file = FilePath(self.source.file).name
+        variant = f" ({self.srt.variant})" if self.srt.variant else ""
+        lines = [f"Imported from {file}{variant} by pdkit import."]
+        lines += [f"{note.kind}: {note.what}: {note.why}" for note in self.notes if note.kind != "added"]
+        return list(dict.fromkeys(lines))
 
     @property
     def loaded(self) -> Loaded:

@@ -7,6 +7,7 @@ import json
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any, get_args, get_origin
 
@@ -180,7 +181,11 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """A hint with the nearest valid name, or the list of all when none is near."""
-    names = [one for one in names if one]
+    return _nearest(name, tuple(one for one in names if one))
+
+
+@lru_cache(maxsize=4096)  # the same unknown name often stands in many recipes, and comparing is slow
+def _nearest(name: str, names: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"did you mean `{close[0]}`?"

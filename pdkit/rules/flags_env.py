@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from functools import lru_cache
 
 from pdkit.facts.flags import nixl_variables, removed_or_renamed
 from pdkit.recipe.owned import OWNED_ENV
@@ -51,7 +52,7 @@ def _unread(case: Case, engines: Engines, name: str) -> tuple[bool, str, str]:
         return False, "", ""
     if not names or name in names:
         return False, "", ""
-    near = difflib.get_close_matches(name, [one for one in names if not one.endswith("_")], n=1, cutoff=0.6)
+    near = _near(name, frozenset(names))
     gone = removed_or_renamed(name)
     if gone is not None:
         has = version(case.plan.recipe.engine.vllm).has(gone.version)
@@ -65,6 +66,11 @@ def _unread(case: Case, engines: Engines, name: str) -> tuple[bool, str, str]:
         message,
         f"did you mean `{near[0]}`?" if near else "remove it; where a plug-in reads it, `ignore:` this",
     )
+
+
+@lru_cache(maxsize=1024)  # the same variables stand in many recipes, and comparing is slow
+def _near(name: str, names: frozenset[str]) -> list[str]:
+    return difflib.get_close_matches(name, sorted(one for one in names if not one.endswith("_")), n=1, cutoff=0.6)
 
 
 def _is(name: str, near: list[str]) -> bool:
