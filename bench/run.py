@@ -9,16 +9,22 @@ import argparse
 import json
 import os
 import platform
+import re
 import statistics
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
+
+from pdkit.commands import planned
+from pdkit.interop.export import export
 
 ROOT = Path(__file__).resolve().parent.parent
 FRONT_DOOR = "recipes/qwen38_tep8.yaml"
 MANY = 500
+SCHEMAS: tuple[Literal[1, 2], ...] = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,8 @@ def cases(folder: Path) -> list[Case]:
     pdkit = str(Path(sys.executable).parent / "pdkit")
     many = folder / "many"
     write_variants(many, MANY)
+    theirs = folder / "theirs"
+    write_srt_variants(theirs, MANY)
     return [
         Case("python -c pass", (sys.executable, "-c", "pass")),
         Case("pdkit --help", (pdkit, "--help")),
@@ -60,6 +68,13 @@ def cases(folder: Path) -> list[Case]:
         Case("pdkit plan", (pdkit, "plan", FRONT_DOOR)),
         Case("pdkit render", (pdkit, "render", FRONT_DOOR, "--output", str(folder / "runs")), 0.35),
         Case(f"pdkit check, {MANY} recipes", (pdkit, "check", str(many)), 5.0, most_runs=3),
+        Case(f"pdkit check, {MANY} srt-slurm", (pdkit, "check", str(theirs)), 10.0, most_runs=3),
+        Case(
+            f"pdkit import, {MANY} srt-slurm",
+            (pdkit, "import", str(theirs), "--output", str(folder / "ours"), "--json"),
+            10.0,
+            most_runs=3,
+        ),
     ]
 
 
@@ -71,6 +86,17 @@ def write_variants(folder: Path, count: int) -> None:
         base = found[number % len(found)]
         template = 64 - number // len(found)  # less than the default, so that every variant is right too
         text = f"extends: {base}\nname: variant-{number}\nworkload:\n  template_tokens: {template}\n"
+        (folder / f"variant{number:04d}.yaml").write_text(text)
+
+
+def write_srt_variants(folder: Path, count: int) -> None:
+    """The same recipes as srt-slurm says them, in its two schemas in turn, each with another name and load."""
+    found = sorted(path for path in (ROOT / "recipes/qwen38").rglob("*.yaml") if not path.name.startswith("base"))
+    plans = [plan for path in found for _, plan, _ in planned(path)]
+    texts = [export(plan, schema).text for plan in plans for schema in SCHEMAS]
+    folder.mkdir()
+    for number in range(count):
+        text = re.sub("^name: ", f"name: v{number}-", texts[number % len(texts)], count=1, flags=re.MULTILINE)
         (folder / f"variant{number:04d}.yaml").write_text(text)
 
 
