@@ -60,17 +60,8 @@ def _unread(case: Case, engines: Engines, name: str) -> tuple[bool, str, str]:
         return (has is True, message, f"instead: {gone.instead}") if has is not False else (False, "", "")
     if any(one.endswith("_") and name.startswith(one) for one in names) and not _is(name, near):
         return False, "", ""  # a member of a family whose names are made at run time
-    message = f"{reader} does not read `{name}`: it has no effect"
-    return (
-        sure,
-        message,
-        f"did you mean `{near[0]}`?" if near else "remove it; where a plug-in reads it, `ignore:` this",
-    )
-
-
-@lru_cache(maxsize=1024)  # the same variables stand in many recipes, and comparing is slow
-def _near(name: str, names: frozenset[str]) -> list[str]:
-    return difflib.get_close_matches(name, sorted(one for one in names if not one.endswith("_")), n=1, cutoff=0.6)
+    message = f"{reader} does not read `{name}`: it {'has' if sure else 'may have'} no effect"
+    return sure, message, f"did you mean `{near[0]}`?" if near else "remove it, or accept this where a plug-in reads it"
 
 
 def _is(name: str, near: list[str]) -> bool:
