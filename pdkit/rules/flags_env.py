@@ -64,5 +64,11 @@ def _unread(case: Case, engines: Engines, name: str) -> tuple[bool, str, str]:
     return sure, message, f"did you mean `{near[0]}`?" if near else "remove it, or accept this where a plug-in reads it"
 
 
+@lru_cache(maxsize=256)
+def _near(name: str, names: frozenset[str]) -> list[str]:
+    """The likeliest name that is meant; hundreds are compared, so each question is asked once."""
+    return difflib.get_close_matches(name, [one for one in names if not one.endswith("_")], n=1, cutoff=0.6)
+
+
 def _is(name: str, near: list[str]) -> bool:
     return bool(near) and difflib.SequenceMatcher(None, name, near[0]).ratio() >= VERY_NEAR
