@@ -23,6 +23,8 @@ def attend(folders: Sequence[Path], console: Console) -> int:
     for one in ended:
         if one.error:
             console.print(reason(one))
+        elif one.rehearsal:
+            console.print(f"{one.folder.name}: {one.note}", highlight=False, soft_wrap=True)
         page = build_report([one.folder], [], one.folder / "report.html", doubts)
         console.print(f"report: {page}", highlight=False, soft_wrap=True)
     return next((code for code in map(exit_code, ended) if code), 0)

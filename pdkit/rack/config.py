@@ -86,6 +86,12 @@ class RackConfig:
         return self.folder / "munge" / "socket"
 
     @property
+    def step_socket(self) -> Path:
+        """The socket of a job's batch script with the longest number: without it no job starts, and none says why."""
+        node = self.node_names[-1]
+        return self.folder / "spool" / node / f"{node}_67043328.4294967291"
+
+    @property
     def requests_log(self) -> Path:
         """One JSON line per task that asked for a container."""
         return self.folder / "log" / "containers.jsonl"
@@ -110,12 +116,6 @@ class RackConfig:
 
 
 def _check(config: RackConfig) -> None:
-    socket_bytes = len(os.fsencode(config.socket))
-    if socket_bytes > _SOCKET_PATH_BYTES:
-        raise UsageError(
-            f"a Unix socket path holds {_SOCKET_PATH_BYTES} bytes, and {config.socket} has {socket_bytes}",
-            fix="choose a shorter --folder",
-        )
     if re.search(r"[\s\"'#%,=\\]", str(config.folder)):
         raise UsageError(
             f"Slurm's configuration cannot hold the folder name {str(config.folder)!r}",
@@ -133,6 +133,7 @@ def _check(config: RackConfig) -> None:
     if config.proctrack not in ("auto", "cgroup", "pgid"):
         raise UsageError(f"unknown process tracking {config.proctrack!r}", fix="use auto, cgroup or pgid")
     _check_numbers(config)
+    _check_paths(config)
     try:
         private = ipaddress.IPv4Network(f"{config.subnet}.0/24").is_private
     except ValueError:
@@ -140,6 +141,16 @@ def _check(config: RackConfig) -> None:
     if not private:
         raise UsageError(
             f"{config.subnet!r} is not the first three bytes of a private IPv4 network", fix="use for example 10.72.1"
+        )
+
+
+def _check_paths(config: RackConfig) -> None:
+    longest = max((config.socket, config.step_socket), key=lambda path: len(os.fsencode(path)))
+    socket_bytes = len(os.fsencode(longest))
+    if socket_bytes > _SOCKET_PATH_BYTES:
+        raise UsageError(
+            f"a Unix socket path holds {_SOCKET_PATH_BYTES} bytes, and {longest} has {socket_bytes}",
+            fix="choose a shorter --folder",
         )
 
 

@@ -15,6 +15,7 @@ from pdkit.rack.config import RackConfig, default_folder, stored, to_record
     ("settings", "said"),
     [
         ({"folder": Path("/tmp") / ("x" * 100)}, "107 bytes"),
+        ({"folder": Path("/tmp") / ("x" * 70)}, "nvl72-18_67043328"),
         ({"folder": Path("/tmp/a b")}, "a b"),
         ({"folder": Path("/tmp/50%")}, "50%"),
         ({"name": "NVL72"}, "NVL72"),
