@@ -1,5 +1,6 @@
 """CPU seconds of pdkit's commands: medians of interleaved runs, beside their targets and beside an empty Python.
 
+And how long a job takes to start on the virtual rack (startup.py), where one can be.
 Run by `make bench`; `--json` prints the figures for scripts, `--runs N` changes the number of runs.
 """
 
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
+
+import startup
 
 from pdkit.commands import planned
 from pdkit.interop.export import export
@@ -158,12 +161,16 @@ def main() -> None:
     os.chdir(ROOT)
     with tempfile.TemporaryDirectory(prefix="pdkit-bench-") as name:
         results = list(measure(cases(Path(name)), options.runs))
+    begun = startup.measure_startup()
     machine = f"Python {platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores"
     if options.json:
-        print(json.dumps({"schema": 1, "machine": machine, "results": [asdict(one) for one in results]}, indent=2))
+        told = {"why_not": begun} if isinstance(begun, str) else asdict(begun)
+        data = {"schema": 1, "machine": machine, "results": [asdict(one) for one in results], "startup": told}
+        print(json.dumps(data, indent=2))
         return
     print(f"{machine}; load {os.getloadavg()[0]:.1f}; medians of CPU seconds (user + system) as whole processes")
     print(shown(results))
+    print(startup.shown(begun))
 
 
 if __name__ == "__main__":
