@@ -43,7 +43,8 @@ def check(
     from pdkit.interop.files import checked_files
 
     results = list(checked_files(recipes, tuple(sets)))
-    findings = [finding for result in results for finding in result.findings]
+    # once each: what a base says wrong is wrong in everything that extends it
+    findings = list(dict.fromkeys(finding for result in results for finding in result.findings))
     _write("json" if json else form, results, findings)
     if any(one.code.startswith("PD1") and one.severity == "error" for one in findings):
         raise typer.Exit(2)
@@ -70,7 +71,8 @@ def _write(form: Format, results: list[Checked], findings: list[Finding]) -> Non
         from dataclasses import asdict
 
         data = {"schema": 1, "recipes": sum(one.recipes for one in results)}
-        typer.echo(to_json({**data, "findings": [asdict(one) for one in findings]}), nl=False)
+        every = [asdict(finding) for result in results for finding in result.findings]
+        typer.echo(to_json({**data, "findings": every}), nl=False)
 
 
 def _write_text(results: list[Checked], findings: list[Finding]) -> None:

@@ -18,7 +18,7 @@ def explained(code: str) -> str:
     wanted = code.strip().upper()
     if wanted not in texts:
         near = difflib.get_close_matches(wanted, texts, n=3, cutoff=0.6)
-        fix = f"did you mean {', '.join(near)}?" if near else "PD001 to PD099, PD101 to PD126, PD201 to PD214"
+        fix = f"did you mean {', '.join(near)}?" if near else f"the codes are {', '.join(sorted(texts))}"
         raise UsageError(f"there is no code `{code}`", fix=fix)
     return texts[wanted]
 

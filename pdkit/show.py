@@ -33,10 +33,10 @@ def show_findings(console: Console, findings: Iterable[Finding]) -> None:
 def show_counts(console: Console, counts: Iterable[CodeCount]) -> None:
     """How often each code was found, one line each."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
-    for name in ("code", "errors", "warnings", "accepted", "files", "what must hold"):
+    for name in ("code", "errors", "warnings", "notes", "accepted", "files", "what must hold"):
         table.add_column(name, header_style="dim", justify="left" if name in ("code", "what must hold") else "right")
     for one in counts:
-        numbers = (one.errors, one.warnings, one.accepted, one.recipes)
+        numbers = (one.errors, one.warnings, one.notes, one.accepted, one.recipes)
         table.add_row(one.code, *(str(number) if number else "" for number in numbers), one.title)
     console.print(table)
 

@@ -37,7 +37,7 @@ def ignores_are_needed(case: Case) -> Iterator[Hit]:
             )
         elif may is None:
             yield Hit(message=f"no rule has the code {entry.code}", path=path, fix=nearest(entry.code, case.acceptable))
-        elif not may:
+        elif not may and entry.code in case.errors | {UNUSED}:
             yield Hit(
                 message=f"{entry.code} cannot be accepted: nothing works where it does not hold",
                 path=path,

@@ -120,19 +120,21 @@ RULES: tuple[Rule, ...] = (
 NEVER_ACCEPTED = frozenset(
     f"PD{number:03d}" for number in (1, 2, 3, 4, 9, 10, 11, 12, 13, 14, 15, 17, 18, 20, 23, 25, 26, 31, 32, 33, 99)
 )
-"""Where one of these does not hold, nothing starts, no request succeeds, or answers are wrong: no reason helps."""
+"""Where one of these is an error, nothing starts, no request succeeds, or answers are wrong: no reason helps."""
 ACCEPTABLE = {rule.code: rule.code not in NEVER_ACCEPTED for rule in RULES}
 
 
 def check(plan: Plan, source: Source) -> list[Finding]:
     """Run every rule over a plan; what the recipe ignores, with its reason, comes back as info where it may."""
-    accepted = {entry.code: entry.reason for entry in plan.recipe.ignore if ACCEPTABLE.get(entry.code)}
+    reasons = {entry.code: entry.reason for entry in plan.recipe.ignore}
     found: list[Finding] = []
     for rule in RULES:
-        found += rule.findings(Case(plan, source, ACCEPTABLE, frozenset(one.code for one in found)))
-    unique = list(dict.fromkeys(found))
-    return [_accept(finding, accepted[finding.code]) if finding.code in accepted else finding for finding in unique]
+        errors = frozenset(one.code for one in found if one.severity == "error")
+        found += rule.findings(Case(plan, source, ACCEPTABLE, frozenset(one.code for one in found), errors))
+    return [_accept(one, reasons[one.code]) if one.code in reasons else one for one in dict.fromkeys(found)]
 
 
 def _accept(finding: Finding, reason: str) -> Finding:
+    if finding.severity == "error" and finding.code in NEVER_ACCEPTED:
+        return finding
     return replace(finding, severity="info", message=f"{finding.message} [accepted: {reason}]")

@@ -19,9 +19,11 @@ class Case:
     plan: Plan
     source: Source
     acceptable: Mapping[str, bool] = field(default_factory=dict)
-    """Every code, and whether a recipe may accept it."""
+    """Every code, and whether a recipe may accept its errors; warnings it always may."""
     found: frozenset[str] = frozenset()
     """Codes that the rules before this one have found."""
+    errors: frozenset[str] = frozenset()
+    """Those of them that were found as errors."""
 
     @property
     def generating(self) -> RolePlan:

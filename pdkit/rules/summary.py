@@ -20,6 +20,7 @@ class CodeCount:
     title: str
     errors: int
     warnings: int
+    notes: int
     accepted: int
     recipes: int
     """Recipe files in which it was found."""
@@ -37,6 +38,7 @@ def counted(found: Iterable[tuple[str, Finding]]) -> list[CodeCount]:
             title=titles.get(code, READING),
             errors=sum(one.severity == "error" for _, one in pairs),
             warnings=sum(one.severity == "warning" for _, one in pairs),
+            notes=sum(one.severity == "info" and not accepted_because(one) for _, one in pairs),
             accepted=sum(bool(accepted_because(one)) for _, one in pairs),
             recipes=len({file for file, _ in pairs}),
         )

@@ -231,13 +231,15 @@ def test_what_the_rules_found_and_what_was_accepted_is_told(runs: list[Path], tm
         "message": "x [accepted: the <queue> is meant]",
         "at": "r.yaml:1:2",
     }
-    plan["findings"] = [accepted, {**accepted, "code": "PD021", "severity": "warning", "message": "too long"}]
+    other = {**accepted, "code": "PD021", "severity": "warning", "message": "too long"}
+    plan["findings"] = [accepted, other, {**other, "code": "PD069", "severity": "info"}]
     (run / "plan.json").write_text(json.dumps(plan))
     text = build_report([run], [], tmp_path / "report.html", believed).read_text()
     row = text.partition(">PD006<")[2].partition("</tr>")[0]
     assert ">accepted<" in row
     assert "[accepted: the &lt;queue&gt; is meant]" in row
     assert "r.yaml:1:2" in row
+    assert ">info<" in text.partition(">PD069<")[2].partition("</tr>")[0]
     assert ">warning<" in text.partition(">PD021<")[2].partition("</tr>")[0]
 
 

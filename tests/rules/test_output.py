@@ -75,9 +75,10 @@ def test_annotations_are_lines_that_github_can_split_again() -> None:
 
 def test_counts_per_code() -> None:
     accepted = Finding("PD006", "info", "x [accepted: on purpose]", "b.yaml:1:1")
-    counts = counted([("a", TYPED), ("b", TYPED), ("b", WRITTEN), ("b", accepted)])
-    rows = [(one.code, one.errors, one.warnings, one.accepted, one.recipes) for one in counts]
-    assert rows == [("PD001", 1, 0, 0, 1), ("PD010", 0, 2, 0, 2), ("PD006", 0, 0, 1, 1)]
+    note = Finding("PD006", "info", "x", "b.yaml:1:1")
+    counts = counted([("a", TYPED), ("b", TYPED), ("b", WRITTEN), ("b", accepted), ("b", note)])
+    rows = [(one.code, one.errors, one.warnings, one.notes, one.accepted, one.recipes) for one in counts]
+    assert rows == [("PD001", 1, 0, 0, 0, 1), ("PD010", 0, 2, 0, 0, 2), ("PD006", 0, 0, 1, 1, 1)]
     assert counted([("a", Finding("PD101", "error", "x", "a:1:1"))])[0].title == "The recipe can be read"
 
 
@@ -93,10 +94,12 @@ def test_check_writes_each_form(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(
         f"extends: {FRONT_DOOR}\n{IGNORE.replace('=', ': ')}\ndecode: {{max_num_seqs: 12}}\n"
     )
+    (tmp_path / "c.yaml").write_text("extends: a.yaml\n")
     text = _check(".", cwd=tmp_path)
     assert text.returncode == 1
-    assert text.stdout.splitlines()[-1] == "2 recipes checked: 1 error, 0 warnings, 1 accepted"
-    assert re.search(r"^PD006 +1 +1 +2 +Seats cover the concurrency", text.stdout, re.MULTILINE)
+    assert text.stdout.count("error PD006") == 1, "what a file and its base share is told once"
+    assert text.stdout.splitlines()[-1] == "3 recipes checked: 1 error, 0 warnings, 1 accepted"
+    assert re.search(r"^PD006 +2 +1 +3 +Seats cover the concurrency", text.stdout, re.MULTILINE)
     log: Any = json.loads(_check(".", "--format", "sarif", cwd=tmp_path).stdout)
     assert [one["ruleId"] for one in log["runs"][0]["results"]] == ["PD006", "PD006"]
     github = _check(".", "--format", "github", cwd=tmp_path).stdout.splitlines()

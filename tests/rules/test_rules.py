@@ -79,7 +79,7 @@ CASES = [
         ("common.block_size=1088", "prefill.topology=TEP8"),
         "vLLM would raise it to 2112",
     ),
-    Sides("PD003", ("decode.topology=TEP6",), ("decode.topology=TEP8",), "do not divide each other", also=("PD032",)),
+    Sides("PD003", ("decode.topology=TEP6",), ("decode.topology=TEP8",), "do not divide each other", also=("PD032", "PD069")),
     Sides(
         "PD003",
         ("prefill.topology=TP4DP3+EP",),
@@ -99,7 +99,7 @@ CASES = [
         ("agg.topology=TP1PP72+EP",),
         "PP93 is more than the 92 layers",
         recipe=AGG,
-        also=("PD056",),
+        also=("PD056", "PD069"),
     ),
     Sides("PD003", (*DENSE, "decode.topology=TEP8"), DENSE, "has no experts to spread"),
     Sides(
@@ -298,6 +298,17 @@ def test_ignored_findings_are_told_with_their_reason() -> None:
     assert finding.message.endswith("[accepted: the queue is what we measure]")
     others = findings_of(MIXED, "decode.max_num_seqs=12", "prefill.mtp=0", ignore)
     assert [(one.code, one.severity) for one in others if one.severity != "info"] == [("PD010", "error")]
+
+
+def test_a_warning_may_be_accepted_where_an_error_may_not() -> None:
+    ignore = "ignore=[{code: PD001, reason: the sizes differ on purpose}]"
+    larger = findings_of(MIXED, *DENSE, "prefill.block_size=32", "decode.block_size=64", ignore)
+    assert [one.severity for one in larger if one.code in ("PD001", "PD099")] == ["info"]
+    smaller = findings_of(MIXED, *DENSE, "prefill.block_size=64", "decode.block_size=32", ignore)
+    assert [(one.code, one.severity) for one in smaller if one.code in ("PD001", "PD099")] == [
+        ("PD001", "error"),
+        ("PD099", "error"),
+    ]
 
 
 def test_a_version_that_is_none_is_a_fault_of_the_recipe() -> None:
