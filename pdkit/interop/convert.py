@@ -18,6 +18,7 @@ from pdkit.recipe.yaml_marks import Path
 
 HARDWARE = {"gb300": "gb300-nvl72", "gb200": "gb200-nvl72"}
 """The peer's `gpu_type` that pdkit has facts of a rack for; the rest is `generic`."""
+_VERSION = re.compile(r"v?[0-9]+\.[0-9]+")
 DROPPED = {
     "frontend.args": "pdkit's router takes no options of its own",
     "frontend.env": "pdkit's router takes no variables of its own",
@@ -95,9 +96,12 @@ def _put_engine(draft: Draft, recipe: SrtRecipe) -> FlagTable:
     draft.put(
         ("engine", "vllm"), version, ("identity", "frameworks", "vllm") if recipe.vllm else ("model", "container")
     )
-    draft.put(("engine", "dynamo"), recipe.dynamo or "unknown", ("dynamo",))
-    if recipe.dynamo is None:
-        draft.note("changed", ("dynamo",), "Dynamo's version is not told", "engine.dynamo")
+    told = recipe.dynamo if recipe.dynamo and _VERSION.match(recipe.dynamo) else None
+    newest = f"{known_versions('dynamo')[-1]}.0.dev0"
+    draft.put(("engine", "dynamo"), told or newest, ("dynamo",))
+    if told is None:
+        why = f"Dynamo's version is not told; {newest} stands in for {recipe.dynamo or 'it'}"
+        draft.note("changed", ("dynamo",), why, "engine.dynamo")
     if recipe.container:
         draft.put(("engine", "image"), recipe.container, ("model", "container"))
     return _table(version)
