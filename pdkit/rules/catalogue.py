@@ -86,6 +86,7 @@ RULES: tuple[Rule, ...] = (
     placement.ranks_start_as_planned,
     placement.tp_stays_inside_nvlink,
     placement.job_lies_in_one_domain,
+    placement.gpus_are_used,
     network.kv_has_a_fast_way,
     network.ranks_reach_each_other,
     network.transfers_have_few_descriptors,

@@ -184,3 +184,24 @@ def _segment_fault(wish: object, nodes: int, domain: int) -> str:
     if nodes % min(wish, nodes):
         return f"it does not divide the {nodes} nodes"
     return f"only groups of {wish} of the {nodes} nodes surely share an NVLink domain" if wish < nodes else ""
+
+
+@rule(
+    "PD069",
+    "Every GPU of the job works",
+    "A figure per GPU divides by all GPUs that the job holds (InferenceX#131, InferenceX#299), and whole nodes are "
+    "asked for: a topology that does not fill its nodes is paid for and measured with its idle GPUs.",
+)
+def gpus_are_used(case: Case) -> Iterator[Hit]:
+    """GPUs of the nodes that one endpoint spans, against those that it uses there."""
+    plan, inside = case.plan, case.plan.hardware.gpus_per_node
+    for role in plan.roles.values():
+        idle = sum(inside - len(one.gpus) for one in _processes(case, role) if one.processes > 1)
+        if idle and plan.recipe.cluster.exclusive:
+            yield Hit(
+                message=f"{role.role}: {idle} GPUs of its nodes idle: {role.topology} takes {role.topology.gpus}, "
+                f"a node has {inside}",
+                path=(role.role, "topology"),
+                fix=f"a topology whose GPUs are a multiple of {inside}",
+                severity="info",
+            )

@@ -62,6 +62,15 @@ CASES = [
     Sides("PD056", ("cluster.segment=2",), (), "only groups of 2 of the 4 nodes", severity="warning"),
     Sides("PD056", ("cluster.segment=none",), ("cluster.segment=auto",), "in several NVLink", severity="warning"),
     Sides(
+        "PD069",
+        ("agg.topology=TP1PP6+EP",),
+        ("agg.topology=TP1PP8+EP",),
+        "agg: 2 GPUs of its nodes idle: TP1PP6+EP takes 6, a node has 4",
+        severity="info",
+        recipe=AGG,
+        also=("PD007",),
+    ),
+    Sides(
         "PD057",
         ("common.env.UCX_TLS=cuda_copy,cuda_ipc,tcp",),
         ("common.env.UCX_TLS=cuda_copy,cuda_ipc,tcp", "common.args.enable-sleep-mode=true"),
