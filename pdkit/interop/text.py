@@ -36,7 +36,13 @@ def _represent(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
 
 def _reads_as(value: str) -> bool:
     """Whether the bare text comes back as this very text."""
-    if value != value.strip() or value[0] in "!&*?|>%@`'\"#,[]{}-:" or ": " in value or " #" in value:
+    if (
+        not value.isprintable()
+        or value != value.strip()
+        or value[0] in "!&*?|>%@`'\"#,[]{}-:"
+        or ": " in value
+        or " #" in value
+    ):
         return False
     return not value.endswith(":") and parse(value, "").data == value
 
@@ -46,7 +52,7 @@ _Dumper.add_representer(str, _represent)
 
 def recipe_text(data: dict[str, Any], heading: list[str]) -> str:
     """The file: comment lines, then the parts in their usual order with an empty line before each larger one."""
-    lines = [f"# {line}" for line in heading]
+    lines = ["# " + "".join(char if char.isprintable() else "?" for char in line) for line in heading]
     for name in (one for one in ORDER if one in data):
         if name in APART:
             lines.append("")
