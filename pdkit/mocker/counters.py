@@ -21,6 +21,8 @@ class Rank:
     received: int = 0
     received_bytes: int = 0
     failed: int = 0
+    taken: int = 0
+    """KV blocks of the requests at work."""
     drafts: int = 0
 
     def drafted(self, tokens: int, mtp: int) -> None:
@@ -43,6 +45,7 @@ def _lines(told: Told, ranks: Sequence[Rank]) -> Iterator[str]:
     }
     labels = ",".join(f'{name}="{value}"' for name, value in config.items())
     yield from _family("cache_config_info", ranks, [(labels, lambda _: 1)])
+    yield from _family("kv_cache_usage_perc", ranks, [("", lambda rank: rank.taken / told.kv_blocks)])
     yield from _family("num_requests_running", ranks, [("", lambda rank: rank.running)])
     sources: list[tuple[str, Value]] = [
         ('source="local_compute"', lambda rank: rank.computed),

@@ -52,7 +52,7 @@ class Engine:
         runtime = DistributedRuntime(loop, discovery, plane, event_plane=os.environ.get("DYN_EVENT_PLANE"))
         self.shutdown = loop.create_task(self._shut_down(runtime))
         if self.told.role == "prefill":
-            await self.kept.serve(*self.channel)
+            self.side_channel = await self.kept.serve(*self.channel)
         endpoint = runtime.endpoint(f"dynamo.{COMPONENTS[self.told.role]}.generate")
         endpoint.metrics.register_prometheus_expfmt_callback(lambda: counters.page(self.told, self.ranks))
         await self._register(endpoint)
@@ -103,7 +103,8 @@ class Engine:
         self.turn += 1
         count = len(self.ranks)
         rank = min(self.ranks, key=lambda one: (one.running, (one.number - self.turn) % count))
-        rank.running += 1
+        blocks = -(-len(request["token_ids"]) // self.told.block_size)
+        rank.running, rank.taken = rank.running + 1, rank.taken + blocks
         try:
             if self.told.role == "prefill":
                 yield self._prefilled(rank, request["token_ids"])
@@ -114,7 +115,7 @@ class Engine:
                     return
                 yield part
         finally:
-            rank.running -= 1
+            rank.running, rank.taken = rank.running - 1, rank.taken - blocks
 
     def _prefilled(self, rank: counters.Rank, tokens: list[int]) -> dict[str, Any]:
         rank.computed += len(tokens)
@@ -180,7 +181,7 @@ async def run(words: list[str]) -> None:
     def lost() -> None:  # at the end of a job all go at once, so this one waits for its own signal
         loop.call_later(LOST_SECONDS, end_alone, ending)
 
-    await asyncio.gather(*(wire.meet(join, lost) for join in told.joins))
+    _servers = await asyncio.gather(*(wire.meet(join, lost) for join in told.joins))
     if told.headless:
         say("joined its endpoint")
         await ending.wait()

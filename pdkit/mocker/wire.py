@@ -21,11 +21,13 @@ _HEADER = struct.Struct("!Q")
 BYTES_PER_TOKEN = 4
 
 
-async def meet(join: Join, lost: Callable[[], None]) -> None:
-    """Wait until every process of the endpoint is there; `lost` is called when one goes away later."""
+async def meet(join: Join, lost: Callable[[], None]) -> asyncio.Server | None:
+    """Wait until every process of the endpoint is there; `lost` is called when one goes away later.
+
+    Returns what listens for them in the process that leads.
+    """
     if join.leads:
-        await _lead(join, lost)
-        return
+        return await _lead(join, lost)
     deadline = asyncio.get_running_loop().time() + MEETING_SECONDS
     while True:
         try:
@@ -36,10 +38,10 @@ async def meet(join: Join, lost: Callable[[], None]) -> None:
             await asyncio.sleep(0.2)
             continue
         _keep(asyncio.create_task(_until_gone(streams, lost)))
-        return
+        return None
 
 
-async def _lead(join: Join, lost: Callable[[], None]) -> None:
+async def _lead(join: Join, lost: Callable[[], None]) -> asyncio.Server:
     here, everybody = 0, asyncio.Event()
 
     async def arrived(*streams: Any) -> None:
@@ -49,15 +51,17 @@ async def _lead(join: Join, lost: Callable[[], None]) -> None:
             everybody.set()
         await _until_gone(streams, lost)
 
-    await asyncio.start_server(arrived, join.address, join.port)
+    server = await asyncio.start_server(arrived, join.address, join.port)
     if join.others:
         await asyncio.wait_for(everybody.wait(), MEETING_SECONDS)
+    return server
 
 
 async def _until_gone(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], lost: Callable[[], None]) -> None:
     """The writer is held on to all the while: a forgotten one closes its connection."""
     with contextlib.suppress(OSError):  # reset: gone all the same
         await streams[0].read()
+    streams[1].close()
     lost()
 
 
@@ -76,9 +80,9 @@ class Kept:
     def __init__(self) -> None:
         self.prompts: OrderedDict[int, bytes] = OrderedDict()
 
-    async def serve(self, address: str, port: int) -> None:
+    async def serve(self, address: str, port: int) -> asyncio.Server:
         """Answer on the side channel."""
-        await asyncio.start_server(self._answer, address, port)
+        return await asyncio.start_server(self._answer, address, port)
 
     def keep(self, tokens: Sequence[int]) -> int:
         """Keep a prompt and return its ticket."""
