@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pdkit.errors import Finding, RecipeError
+from pdkit.errors import Finding, RecipeError, UsageError
 from pdkit.facts.models import known_models
 from pdkit.interop.files import is_srt_file
 from pdkit.interop.reading import as_int
@@ -82,11 +82,13 @@ def sides(path: Path) -> list[Side]:
 def sides_below(path: Path) -> tuple[list[Side], list[Finding]]:
     """The deployments of a file or of all files of a folder, and why some of a folder's could not be read.
 
-    Raises RecipeError for a single file that cannot be read.
+    Raises RecipeError for a single file that cannot be read, UsageError for a folder without recipes.
     """
     if not path.is_dir():
         return sides(path), []
     read = [_or_findings(one) for one in _files(path)]
+    if not read:
+        raise UsageError(f"{path}: no recipes (*.yaml) in this folder")
     return [one for found, _ in read for one in found], [one for _, faults in read for one in faults]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pdkit.errors import RecipeError
+from pdkit.errors import RecipeError, UsageError
 from pdkit.facts.flags import flag_table
 from pdkit.interop.compare import Comparison, compare
 from pdkit.interop.compare_flags import default_of, effective
@@ -156,6 +156,16 @@ def test_folders_pair_by_topology_and_concurrency(tmp_path: Path) -> None:
     text = captured.get()
     assert "3 pairs, 3 the same in effect; 5 without a partner; 1 not read" in text
     assert text.count("no partner") == 5
+
+
+def test_an_empty_folder_is_not_the_same_as_another(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no recipes"):
+        sides_below(tmp_path)
+
+
+def test_a_placeholder_in_a_variable_is_noted(tmp_path: Path) -> None:
+    pair = _pair(tmp_path, EXPORTED.replace("DYN_LOG: error", "DYN_LOG: error\n    WHERE: x-{node_id}"))
+    assert ["fills in the node" in str(note) for note in pair.right.notes] == [True, True]
 
 
 def test_a_backend_without_a_type_is_not_vllm(tmp_path: Path) -> None:
