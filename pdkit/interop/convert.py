@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Any
 
 from pdkit.facts.flags import FlagTable, flag_table, known_versions, lookup
 from pdkit.facts.hardware import HardwareFacts, hardware_facts
@@ -40,6 +41,8 @@ DROPPED = {
     "model.precision": "it tells about the checkpoint and changes nothing",
 }
 """Why a part has no counterpart, by the longest beginning of its dotted name."""
+DEFAULTS = {name: DROPPED[name.partition(".")[0]] for name in ("dynamo.install", "frontend.enable_multiple_frontends")}
+"""Switches that are on where the original leaves them out, and have no counterpart."""
 SILENT = ("identity", "model.precision", "description", "lock", "schema")
 """Parts that say nothing about the deployment."""
 
@@ -61,6 +64,10 @@ def convert(recipe: SrtRecipe) -> Draft:
         draft.put(("model", "revision"), recipe.revision, ("identity", "model", "revision"))
     if recipe.served_name != recipe.model_path.rstrip("/").rsplit("/", 1)[-1]:
         draft.put(("model", "served_name"), recipe.served_name, ("model", "path"))
+    for what, why in DEFAULTS.items():
+        *parents, last = what.split(".")
+        if last not in _mapping(recipe.origin.data, parents):
+            draft.note("dropped", (*parents, last), f"srt-slurm's default is true; {why}")
     table = _put_engine(draft, recipe)
     hardware = _put_hardware(draft, recipe)
     model = model_facts(facts, "") if facts else None
@@ -69,6 +76,13 @@ def convert(recipe: SrtRecipe) -> Draft:
     put_workload(draft, recipe)
     _put_cluster(draft, recipe)
     return draft
+
+
+def _mapping(data: Any, path: list[str]) -> dict[str, Any]:
+    """The mapping at a path; empty when something else stands there."""
+    for part in path:
+        data = data.get(part) if isinstance(data, dict) else None
+    return data if isinstance(data, dict) else {}
 
 
 def facts_of(recipe: SrtRecipe) -> str | None:
