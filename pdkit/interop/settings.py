@@ -193,10 +193,8 @@ class Settings:
                 self.draft.note("changed", places[name], f"pdkit sets it itself: {OWNED_ENV[name]}")
             else:
                 self.draft.put((self.role.role, "env", name), value, places[name])
-                if _FILLED_IN.search(value):
-                    self.draft.note(
-                        "changed", places[name], "srt-slurm fills in the node; pdkit gives the text as it is"
-                    )
+                if "{node}" in value or "{node_id}" in value:
+                    self.draft.note("changed", places[name], "srt-slurm fills in the node, pdkit does not")
         if LAYOUT not in env and self.model and self.model.hybrid and self.role.kv_transfer:
             self.put("conv_state_layout", "SD", path)  # vLLM's own; NIXL asserts DS at start-up
 
