@@ -22,6 +22,7 @@ from pdkit.launch.submit import Planned, planned_for, submit_recipes
 from pdkit.rack import config as racks
 from pdkit.rack import rack, requirements
 from pdkit.rack.config import RackConfig
+from pdkit.render.engine import commands
 
 RACK_SETS = (
     "cluster.partition=null",
@@ -31,6 +32,8 @@ RACK_SETS = (
     "cluster.time_limit='1:00:00'",
 )
 """What is so on one cluster only; a rehearsal that takes an hour has failed."""
+SERVERS = {"etcd": "etcd-server", "nats-server": "nats-server"}
+"""Programs of Dynamo's own servers, and Debian's packages of them."""
 DRAIN_SECONDS = 30.0
 NODES = 18
 """Of a rack that is started for a rehearsal, unless told."""
@@ -63,12 +66,12 @@ def rehearse(
 
 
 def _require_infra(planned: list[Planned]) -> None:
-    wanted = ("etcd", "nats-server") if any(one.recipe.infra.discovery == "etcd" for one, _, _ in planned) else ()
-    missing = [name for name in wanted if shutil.which(name) is None]
+    """Raise ClusterError when a server that the job starts is not on this machine: nothing plays its part."""
+    servers = {step.program[0] for _, plan, _ in planned for step in commands(plan) if step.program[0] in SERVERS}
+    missing = sorted(name for name in servers if shutil.which(name) is None)
     if missing:
-        names = " and ".join(missing)
-        fix = "pdkit/rack/install.sh, or --set infra.discovery=file"
-        raise ClusterError(f"a rehearsal of this recipe needs {names} on this machine", fix=fix)
+        fix = f"apt-get install {' '.join(SERVERS[name] for name in missing)}"
+        raise ClusterError(f"a rehearsal of this recipe needs {' and '.join(missing)} on this machine", fix=fix)
 
 
 @contextlib.contextmanager

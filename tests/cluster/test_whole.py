@@ -32,7 +32,8 @@ def identities(folder: Path) -> list[str]:
 
 @pytest.mark.usefixtures("engines")
 def test_a_job_proves_gates_sweeps_and_goes_on_with_what_is_missing(cluster, pdkit) -> None:
-    folder = cluster.submit("--set", "workload.concurrency=[1, 2]", recipe=TINY)
+    sets = ("--set", "workload.concurrency=[1, 2]", "--set", "infra.discovery=file")  # the fakes know no other
+    folder = cluster.submit(*sets, recipe=TINY)
     done = cluster.reach(folder, "done", state="COMPLETED", deadline_s=90)
     assert (done["points"], done["exit_code"], done["note"]) == ([2, 2], 0, "ready, gate and sweep passed")
     first = identities(folder)
