@@ -14,6 +14,7 @@ from pdkit.interop.reading import dotted
 from pdkit.interop.settings import Settings
 from pdkit.interop.types import SrtRecipe
 from pdkit.interop.workload import put_workload
+from pdkit.plan.placement import DoesNotSpreadError, place
 from pdkit.recipe.owned import OWNED_FLAGS, flag_name
 from pdkit.recipe.yaml_marks import Path
 
@@ -75,7 +76,20 @@ def convert(recipe: SrtRecipe) -> Draft:
         Settings(draft, role, recipe.environment, model=model, hardware=hardware, table=table).fill()
     put_workload(draft, recipe)
     _put_cluster(draft, recipe)
+    _note_nodes(draft, recipe)
     return draft
+
+
+def _note_nodes(draft: Draft, recipe: SrtRecipe) -> None:
+    """Nodes are not carried over: srt-slurm may spread workers, or hold nodes that no worker uses."""
+    wanted = [(role.role, role.topology, role.workers) for role in recipe.roles.values()]
+    try:
+        nodes = 1 + max(process.node for process in place(wanted, recipe.gpus_per_node))
+    except DoesNotSpreadError:  # a rule says so
+        return
+    if nodes != recipe.nodes:
+        why = f"srt-slurm asks for {recipe.nodes} nodes, pdkit places the same endpoints on {nodes}"
+        draft.note("changed", ("resources",), why, "nodes")
 
 
 def _mapping(data: Any, path: list[str]) -> dict[str, Any]:

@@ -168,6 +168,19 @@ def test_a_placeholder_in_a_variable_is_noted(tmp_path: Path) -> None:
     assert ["fills in the node" in str(note) for note in pair.right.notes] == [True, True]
 
 
+def test_nodes_that_workers_are_spread_over_are_noted_and_differ(tmp_path: Path) -> None:
+    text = (HERE / "srt" / "dep2-half-idle.yaml").read_text()
+    (tmp_path / "ours.yaml").write_text(text)
+    (tmp_path / "theirs.yaml").write_text(text.replace("prefill_nodes: 2", "spread_workers: true, prefill_nodes: 3"))
+    (one,), (other,) = sides(tmp_path / "ours.yaml"), sides(tmp_path / "theirs.yaml")
+    assert [note.why for note in other.notes if note.what == "nodes"] == [
+        "srt-slurm asks for 5 nodes, pdkit places the same endpoints on 4"
+    ]
+    assert not any(note.what == "nodes" for note in one.notes)
+    rows = [row for row in compare(one, other).rows if row.what == "nodes"]
+    assert {row.group: row.verdict for row in rows} == {"topology": "differs", "job": "differs"}
+
+
 def test_a_backend_without_a_type_is_not_vllm(tmp_path: Path) -> None:
     """Most of the public files that zip overrides leave it out, and srt-slurm starts SGLang."""
     (tmp_path / "theirs.yaml").write_text(EXPORTED.replace("  type: vllm\n", ""))
