@@ -82,6 +82,8 @@ def convert(recipe: SrtRecipe) -> Draft:
 
 def _note_nodes(draft: Draft, recipe: SrtRecipe) -> None:
     """Nodes are not carried over: srt-slurm may spread workers, or hold nodes that no worker uses."""
+    if any(role.topology.gpus != role.gpus for role in recipe.roles.values()):
+        return  # a finding of its own
     wanted = [(role.role, role.topology, role.workers) for role in recipe.roles.values()]
     try:
         nodes = 1 + max(process.node for process in place(wanted, recipe.gpus_per_node))
