@@ -119,7 +119,8 @@ RULES: tuple[Rule, ...] = (
     accepting.ignores_are_needed,  # the last: it looks at what the others have found
 )
 NEVER_ACCEPTED = frozenset(
-    f"PD{number:03d}" for number in (1, 2, 3, 4, 9, 10, 11, 12, 13, 14, 15, 17, 18, 20, 23, 25, 26, 31, 32, 33, 99)
+    f"PD{number:03d}"
+    for number in (*range(1, 5), *range(9, 16), 17, 18, 20, 23, 25, 26, 31, 32, 33, 50, 54, 56, 62, 65, 67, 99)
 )
 """Where one of these is an error, nothing starts, no request succeeds, or answers are wrong: no reason helps."""
 ACCEPTABLE = {rule.code: rule.code not in NEVER_ACCEPTED for rule in RULES}
