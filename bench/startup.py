@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from pdkit.launch.slurm import Options
 from pdkit.launch.submit import planned_for, submit_recipes
 from pdkit.rack import rack
 from pdkit.rack.requirements import missing_requirements
-from pdkit.rehearse import RACK_SETS, own_rack
+from pdkit.rehearse import RACK_SETS, own_rack, require_servers
 
 RECIPE = "recipes/qwen38/published/4xtp2dp4-1xtp4dp4-cc2560.yaml"
 LONGEST_SECONDS = 180
@@ -42,7 +41,6 @@ class Startup:
 def measure_startup() -> Startup | str:
     """Start one rehearsal and cancel it when it is ready; a sentence where that cannot be."""
     missing = missing_requirements()
-    missing += [name for name in ("etcd", "nats-server") if shutil.which(name) is None]
     missing += [] if engines_folder(None) else ["Dynamo (make engines)"]
     if missing:
         return f"not measured, no rehearsal can run here; missing: {'; '.join(missing)}"
@@ -64,6 +62,7 @@ def measure_startup() -> Startup | str:
 def _start(runs: Path) -> Startup | str:
     recipe = Path(RECIPE)
     planned = planned_for(recipe, rehearsal_sets(recipe, RACK_SETS), None)
+    require_servers(planned)
     [one] = submit_recipes(planned, runs, Options(), again=True, played=True)
     deadline = time.monotonic() + LONGEST_SECONDS
     while not (events := _by_name(one.folder)).get("ready"):

@@ -14,7 +14,7 @@ from rich.console import Console
 from pdkit.errors import ClusterError
 from pdkit.launch.attend import attend
 from pdkit.launch.jobs import own_live_jobs
-from pdkit.launch.rehearsal import rehearsal_sets
+from pdkit.launch.rehearsal import real_programs, rehearsal_sets
 from pdkit.launch.slurm import Options
 from pdkit.launch.status import status_of
 from pdkit.launch.stop import stop_run
@@ -50,7 +50,7 @@ def rehearse(
     no rack can be.
     """
     planned = planned_for(recipe, rehearsal_sets(recipe, (*RACK_SETS, *sets)), None)
-    _require_infra(planned)
+    require_servers(planned)
     wanted = max(plan.nodes for _, plan, _ in planned)
     with _rack(wanted, nodes, tell) as config, _environment(rack.environment(config)):
         folders = []
@@ -65,12 +65,12 @@ def rehearse(
                     tell(f"{status.folder}: {stop_run(status, DRAIN_SECONDS)}")
 
 
-def _require_infra(planned: list[Planned]) -> None:
+def require_servers(planned: list[Planned]) -> None:
     """Raise ClusterError when a server that the job starts is not on this machine: nothing plays its part."""
     servers = {step.program[0] for _, plan, _ in planned for step in commands(plan) if step.program[0] in SERVERS}
-    missing = sorted(name for name in servers if shutil.which(name) is None)
+    missing = sorted(name for name in servers if shutil.which(name, path=real_programs()) is None)
     if missing:
-        fix = f"apt-get install {' '.join(SERVERS[name] for name in missing)}"
+        fix = f"make engines rack-deps, or apt-get install {' '.join(SERVERS[name] for name in missing)}"
         raise ClusterError(f"a rehearsal of this recipe needs {' and '.join(missing)} on this machine", fix=fix)
 
 

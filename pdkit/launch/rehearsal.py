@@ -102,14 +102,18 @@ def _put_into_hub(hub: Path, name: str, model: Path) -> None:
 
 
 def environment_of(folder: Path) -> dict[str, str]:
-    """What a rehearsal's job gets beside the submitting shell's own environment: played engines first on its PATH.
+    """What a rehearsal's job gets beside the submitting shell's own environment: played engines first on its PATH."""
+    room = folder.resolve() / FOLDER
+    hub = {"HF_HUB_CACHE": str(room / "hub")} if (room / "hub").is_dir() else {}
+    return {**node_environment(), **hub, "PATH": f"{room / 'bin'}{os.pathsep}{real_programs()}"}
 
-    Raises UsageError when the engines' environment is not there: Dynamo and the load tool are real in a rehearsal.
+
+def real_programs() -> str:
+    """The PATH of what is real in a rehearsal: Dynamo, the load tool, etcd.
+
+    Raises UsageError when the engines' environment is not there.
     """
     found = engines_folder(None)
     if found is None:
         raise UsageError("a rehearsal needs Dynamo on this machine: .venv-vllm is not there", fix="make engines")
-    room = folder.resolve() / FOLDER
-    places = (str(room / "bin"), str(found / "bin"), os.environ.get("PATH", ""))
-    hub = {"HF_HUB_CACHE": str(room / "hub")} if (room / "hub").is_dir() else {}
-    return {**node_environment(), **hub, "PATH": os.pathsep.join(places)}
+    return f"{found / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"

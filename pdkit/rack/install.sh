@@ -2,7 +2,7 @@
 # Installs what a virtual rack needs on Debian or Ubuntu; does nothing where it is there already. Run as root.
 set -eu
 
-packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev gcc libc6-dev iproute2 util-linux mount etcd-server nats-server"
+packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev gcc libc6-dev iproute2 util-linux mount nats-server"
 
 command -v apt-get >/dev/null || { echo "install.sh: only Debian and Ubuntu (apt-get) are known" >&2; exit 1; }
 
