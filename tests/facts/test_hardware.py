@@ -37,7 +37,7 @@ def test_shipped_facts_are_possible(name: str) -> None:
 
 
 def test_the_known_names() -> None:
-    assert known_hardware() == ["cpu", "gb200-nvl72", "gb300-nvl72", "generic"]
+    assert known_hardware() == ["cpu", "gb10", "gb200-nvl72", "gb300-nvl72", "generic"]
 
 
 @pytest.mark.parametrize(
