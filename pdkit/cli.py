@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdkit import __version__, cli_check, cli_cluster, cli_evidence, cli_interop, cli_run
+from pdkit import __version__, cli_check, cli_cluster, cli_doctor, cli_evidence, cli_interop, cli_run
 from pdkit.errors import FindingsError, InterruptedRunError, PdkitError
 from pdkit.rack.cli import app as rack_app
 
@@ -149,6 +149,7 @@ app.command("status", epilog="Example: pdkit status --watch")(cli_cluster.status
 app.command("logs", epilog="Example: pdkit logs runs/RUN decode0-0 -f")(cli_cluster.logs)
 app.command("stop", epilog="Example: pdkit stop runs/RUN")(cli_cluster.stop)
 app.command("report", epilog="Example: pdkit report runs/* -o report.html")(cli_evidence.report)
+app.command("doctor", epilog="Example: pdkit doctor recipes/qwen38_tep8.yaml")(cli_doctor.doctor)
 app.command("gate", epilog="Example: pdkit gate runs/RUN --record-twin twin.jsonl")(cli_evidence.gate)
 app.command("import", epilog="Example: pdkit import SRT.yaml -o recipe.yaml")(cli_interop.import_)
 app.command("compare", epilog="Example: pdkit compare recipes/qwen38_tep8.yaml theirs.yaml -o review.html")(
