@@ -36,8 +36,8 @@ BLOCK = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.MULTILINE | re.DOTALL
 DIGEST = re.compile(r"(?<=-)[0-9a-f]{8}(?=-\d)")
 FRONT_DOOR = "recipes/qwen38_tep8.yaml"
 READING = """
-These come before any rule: the file is not a recipe, or names something that pdkit has no facts for. They are
-errors, `ignore:` does not apply to them, and the exit code is 2. All faults of a file are shown at once. From PD120 on they
+These come before any rule: the file is not a recipe, or names something that pdkit has no facts for. They are errors,
+`ignore:` does not apply to them, and the exit code is 2. All faults of a file are shown at once. From PD120 on they
 are about recipes of srt-slurm, whose rules run all the same; there PD112 and PD123 may be less than an error.
 """
 RUNNING = """

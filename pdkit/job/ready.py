@@ -89,10 +89,8 @@ class Prover:
             seconds=round(time.monotonic() - started, 1),
             message=message,
         )
-        checks = [{**asdict(check), "code": OF_CHECK[check.name]} for check in self.checks]
-        write_json(
-            self.deployment.folder / READY, {"schema": 1, "ready": not message, **asdict(ready), "checks": checks}
-        )
+        data = {**asdict(ready), "checks": [{**asdict(one), "code": OF_CHECK[one.name]} for one in self.checks]}
+        write_json(self.deployment.folder / READY, {"schema": 1, "ready": not message, **data})
         return ready
 
     def _hold(self, check: Check, fix: str) -> None:

@@ -61,7 +61,7 @@ def test_sarif_suppresses_what_is_accepted_and_names_reading_errors() -> None:
     assert accepted["level"] == "note"
     assert accepted["suppressions"] == [{"kind": "inSource", "justification": "the queue is what we measure"}]
     assert run["tool"]["driver"]["rules"][reading["ruleIndex"]]["id"] == "PD105"
-    assert reading["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///x/a.yaml"
+    assert reading["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == Path("/x/a.yaml").as_uri()
     assert "suppressions" not in reading
 
 
