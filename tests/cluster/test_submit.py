@@ -36,15 +36,19 @@ def test_a_refusal_is_one_sentence_with_a_fix(cluster, pdkit, setting: str, said
 
 def test_nineteen_nodes_are_refused_by_the_command_itself(cluster) -> None:
     """Exit code and output as a shell sees them."""
-    sets = ("hardware={facts: gb300-nvl72, nodes: 19}", "decode.endpoints=18", "cluster.segment=none")
     command = [sys.executable, "-m", "pdkit.cli", "submit", HERE / "small.yaml", "-o", cluster.runs]
-    done = subprocess.run(
-        [*command, *(word for text in sets for word in ("--set", text))], text=True, capture_output=True, check=False
-    )
+    # what Slurm is asked for, behind the back of the plan
+    asked = ("--set", "cluster.directives={nodes: 19}", "--set", "cluster.segment=none")
+    done = subprocess.run([*command, *asked], text=True, capture_output=True, check=False)
     assert done.returncode == 3, done.stderr
     assert done.stdout == ""
     assert done.stderr.splitlines()[0] == "Slurm refused the job: Node count specification invalid"
     assert len(done.stderr.splitlines()) == 2
+    # a plan of 19 nodes does not even come so far
+    planned = ("--set", "hardware={facts: gb300-nvl72, nodes: 19}", "--set", "decode.endpoints=18")
+    done = subprocess.run([*command, *planned], text=True, capture_output=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "19 nodes do not fit one NVLink domain of 18" in done.stderr
 
 
 def test_test_only_tells_the_start_and_leaves_nothing(cluster, pdkit) -> None:
