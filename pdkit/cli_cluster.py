@@ -70,6 +70,9 @@ def submit(  # noqa: PLR0913, PLR0917  (each is an option)
     finally:  # a refusal in the middle of a matrix does not hide what was submitted before
         if json:
             _tell(done, json)
+    if len(done) > 1 and not json:
+        folders = " ".join(str(one.folder) for one in done)
+        typer.echo(f"all of them in one report, once they have ended: pdkit report {folders}")
 
 
 def _tell(done: list[Submission], json: bool) -> None:

@@ -89,6 +89,17 @@ def test_a_refusal_in_a_matrix_does_not_hide_what_was_submitted(cluster, pdkit) 
     cluster.slurm("scancel", job["job"])
 
 
+def test_a_matrix_is_a_job_per_engine_configuration_and_names_the_report_over_all(cluster, pdkit) -> None:
+    sets = ("--set", "name=grid", "--set", "matrix={decode.max_num_seqs: [32, 64]}", "--hold")
+    ran = pdkit("submit", HERE / "small.yaml", "-o", cluster.runs / "grid", *sets)
+    assert ran.code == 0, ran.err
+    *jobs, report = ran.out.splitlines()
+    folders = [line.split(": job ")[0] for line in jobs]
+    assert sorted(folders) == sorted(str(folder) for folder in (cluster.runs / "grid").glob("[!.]*"))
+    assert report == f"all of them in one report, once they have ended: pdkit report {' '.join(folders)}"
+    cluster.slurm("scancel", *(line.split(": job ")[1].split()[0] for line in jobs))
+
+
 def test_the_cluster_file_is_under_the_recipe(cluster, pdkit, home: Path) -> None:
     token = home / "token"
     token.write_text(f"{TOKEN}\n")
