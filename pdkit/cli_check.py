@@ -41,10 +41,10 @@ def check(
     if json and form not in ("text", "json"):
         raise UsageError(f"--json and --format {form} contradict each other", fix="leave one of them out")
     from pdkit.interop.files import checked_files
+    from pdkit.rules.summary import each_once
 
     results = list(checked_files(recipes, tuple(sets)))
-    # once each: what a base says wrong is wrong in everything that extends it
-    findings = list(dict.fromkeys(finding for result in results for finding in result.findings))
+    findings = each_once(finding for result in results for finding in result.findings)
     _write("json" if json else form, results, findings)
     if any(one.code.startswith("PD1") and one.severity == "error" for one in findings):
         raise typer.Exit(2)

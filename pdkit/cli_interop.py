@@ -28,7 +28,7 @@ def import_(
     from pdkit.errors import UsageError
     from pdkit.files import to_json
     from pdkit.interop.importing import import_data, outcomes, write
-    from pdkit.interop.show_import import show_notes, show_summary
+    from pdkit.show_import import show_notes, show_summary
 
     found = list(outcomes(srt))
     if not found:

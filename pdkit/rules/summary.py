@@ -1,7 +1,8 @@
-"""How often each code was found over many recipes."""
+"""What was found over many recipes: each fault once, and how often each code."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,6 +11,15 @@ from pdkit.rules.accepting import accepted_because
 from pdkit.rules.catalogue import RULES
 
 READING = "The recipe can be read"
+_FIGURE = re.compile(r"\d+(\.\d+)*")
+
+
+def each_once(findings: Iterable[Finding]) -> list[Finding]:
+    """Each fault once: what a base says wrong is wrong in all that extends it, there perhaps with other figures."""
+    told: dict[tuple[str, str, str, str], Finding] = {}
+    for one in findings:
+        told.setdefault((one.code, one.severity, one.at, _FIGURE.sub("0", one.message)), one)
+    return list(told.values())
 
 
 @dataclass(frozen=True, slots=True)
