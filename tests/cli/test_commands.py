@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,9 +15,11 @@ from typing import Any
 import pytest
 import typer
 
+from pdkit import __main__ as entry
 from pdkit import __version__
 from pdkit.cli import app, main
 from pdkit.commands import recipe_files
+from pdkit.errors import InterruptedRunError
 from pdkit.paths import shipped
 from pdkit.recipe.yaml_marks import parse
 
@@ -281,6 +284,22 @@ def test_a_reader_that_stops_early_is_no_error_to_shout_about() -> None:
     )
     assert done.stdout.strip()
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("module", ["typer.", "pdkit.cli_check", "pdkit.recipe.", "pydantic.", "pdkit.rules."])
+def test_ctrl_c_while_a_command_is_still_being_imported(module: str) -> None:
+    argv = [sys.executable, "-X", "importtime", "-m", "pdkit", "plan", FRONT_DOOR]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as one:
+        assert one.stderr
+        assert any(line.rpartition("| ")[2].lstrip().startswith(module) for line in one.stderr), "never imported"
+        one.send_signal(signal.SIGINT)
+        said = one.stderr.read()
+    assert (one.returncode, said.splitlines()[-1]) == (8, "interrupted")
+    assert "Traceback" not in said
+
+
+def test_the_exit_code_of_the_first_moment_is_that_of_the_rest() -> None:
+    assert InterruptedRunError.exit_code == entry.INTERRUPTED
 
 
 def test_the_command_line_starts_without_the_heavy_parts() -> None:
