@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,6 +23,10 @@ from pdkit.render.lock import lock_data
 from pdkit.render.script import scripts
 
 EXECUTABLE = (".sh", ".sbatch")
+BUILDING = re.compile(r"\.\S+-[0-9a-f]{8}-\d+\.\w{8}")
+"""Name of a run folder that is being written."""
+STALE_SECONDS = 300.0
+"""Writing one takes less than a second; whoever began this long ago was killed."""
 
 
 def rendered_files(
@@ -47,6 +53,7 @@ def write_run_folder(
         if folder.exists() and any(folder.iterdir()):
             raise UsageError(f"{folder} is there already", fix="choose another folder with -o, or remove it")
         folder.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(folder.parent)
         building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     except OSError as error:
         raise _cannot_be_written(folder, error) from None
@@ -68,6 +75,13 @@ def write_run_folder(
         if isinstance(error, OSError):
             raise _cannot_be_written(folder, error) from None
         raise
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the halves of run folders that killed commands have left."""
+    for one in parent.iterdir():
+        if BUILDING.fullmatch(one.name) and time.time() - one.stat().st_mtime > STALE_SECONDS:
+            shutil.rmtree(one, ignore_errors=True)
 
 
 def _cannot_be_written(folder: Path, error: OSError) -> UsageError:

@@ -9,6 +9,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -208,6 +209,24 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     assert "cannot be written: File too large" in done.stderr
     assert "Traceback" not in done.stderr
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_what_a_killed_command_leaves_goes_with_the_next(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "pdkit", "render", str(shipped("recipes") / RECIPE), "-o", str(tmp_path)]
+    while not (halves := list(tmp_path.glob(".*"))):  # once more when it was too quick to be killed on the way
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as one:
+            while one.poll() is None and not list(tmp_path.glob(".*")):
+                pass
+            one.kill()
+    [old] = halves
+    young = tmp_path / ".qwen38-tep8-0123abcd-1.abcd_123"
+    strange = tmp_path / ".cache"
+    for folder in (young, strange):
+        folder.mkdir()
+    for folder in (old, strange):
+        os.utime(folder, (0, time.time() - 301))
+    subprocess.run(argv, check=True, capture_output=True)
+    assert {path.name for path in tmp_path.glob(".*")} == {young.name, strange.name}, "another's work, and nothing else"
 
 
 def test_a_place_that_cannot_be_written(ready: Ready, tmp_path: Path) -> None:
