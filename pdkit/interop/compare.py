@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdkit.facts.flags import flag_table
-from pdkit.interop.compare_flags import default_of, effective
+from pdkit.interop.compare_flags import default_of, effective, rests
 from pdkit.interop.compare_rows import Row, row
 from pdkit.interop.compare_sides import Block, Load, Side
+from pdkit.interop.compare_unsaid import settings_of_ours, unsaid
 from pdkit.plan.plan import Plan, RolePlan
 from pdkit.recipe.schema import ROLES, Role
 from pdkit.render.engine import commands, kv_transfer_config
@@ -45,10 +46,11 @@ class Comparison:
 
 def compare(left: Side, right: Side) -> Comparison:
     """Compare two planned deployments."""
-    rows = [*_software(left, right)]
+    rows = [*_software(left, right), *settings_of_ours(left, right)]
     for role in ROLES:
         rows += _role(left, right, role)
     rows += [*_benchmark(left.load, right.load), *_accuracy(left, right), *_job(left, right), *_names(left, right)]
+    rows += unsaid(left, right)
     return Comparison(left=left, right=right, rows=tuple(rows))
 
 
@@ -62,6 +64,8 @@ def _software(left: Side, right: Side) -> Iterator[Row]:
     yield row("software", "hardware", left.plan.hardware.name, right.plan.hardware.name, why="other GPUs")
     yield row("topology", "GPUs in use", left.plan.gpus, right.plan.gpus, why="figures per GPU shift")
     yield row("topology", "nodes", left.nodes, right.nodes, why="GPUs held by the job, idle ones included")
+    sizes = (one.plan.hardware.gpus_per_node for one in (left, right))
+    yield row("topology", "GPUs per node", *sizes, why="what travels between nodes")
 
 
 def _role(left: Side, right: Side, role: Role) -> Iterator[Row]:
@@ -168,15 +172,7 @@ def _effective(plan: Plan, role: Role) -> dict[str, Any]:
         return {}
     words = [fill(word, lambda node: f"<node {node}>", "<run>") for flag in worker.flags for word in flag.words()]
     found = effective(words, flag_table(plan.recipe.engine.vllm))
-    rest = {key: value for key, value in _mapping(found.get("compilation-config")).items() if key not in _GRAPH_KEYS}
-    return found | ({"compilation-config (rest)": rest} if rest else {})
-
-
-_GRAPH_KEYS = ("cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size")
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return found | rests(found)
 
 
 def _environment(left: Plan, right: Plan, role: Role) -> Iterator[Row]:
@@ -206,11 +202,17 @@ def _benchmark(ours: Load | None, theirs: Load | None) -> Iterator[Row]:
     yield row(
         "benchmark", "API", ours.endpoint, theirs.endpoint, why="chat template; MTP accepts other shares of tokens"
     )
+    yield row("benchmark", "shared prefix", ours.shared_prefix, theirs.shared_prefix, why="what prefix caching saves")
+    effect = _SHORTENED if ours.tool != theirs.tool and ours.endpoint == theirs.endpoint else ""
+    yield row(
+        "benchmark", "chat template", ours.template, theirs.template, why="tokens around each prompt", effect=effect
+    )
     yield row("benchmark", "repeats", ours.repeats, theirs.repeats, why="noise")
     effect = "both send random tokens, all at once, up to the concurrency" if {ours.tool, theirs.tool} <= _TOOLS else ""
     yield row("benchmark", "load tool", ours.tool, theirs.tool, why="another traffic", effect=effect)
 
 
+_SHORTENED = "sa-bench takes the tokens of its template off the prompt"
 _TOOLS = {"vllm-bench", "sa-bench"}
 _WARMUP = {"sa-bench": "a process of its own at 250 requests per second", "vllm-bench": "one wave at the concurrency"}
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pdkit.facts.flags import FlagTable, lookup
 from pdkit.recipe.owned import flag_name
 from pdkit.recipe.schema import deep_merge
 
+APART = {
+    "compilation-config": ("cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size"),
+    "speculative-config": ("num_speculative_tokens",),
+}
+"""Keys of JSON flags that are compared as settings."""
 DEFAULTS: dict[str, Any] = {
     "all2all-backend": "allgather_reducescatter",
     "config-format": "auto",
@@ -76,6 +81,19 @@ def effective(words: Sequence[str], table: FlagTable) -> dict[str, Any]:
         else:
             found[full] = _value(values, known.type if known else "str")
     return found
+
+
+def rests(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What JSON flags say beside the keys that have rows of their own."""
+    parts: dict[str, Any] = {}
+    for name, apart in APART.items():
+        value = found.get(name)
+        rest = {key: part for key, part in value.items() if key not in apart} if isinstance(value, dict) else {}
+        if name == "speculative-config" and str(rest.get("method", "")).endswith("mtp"):
+            del rest["method"]  # what the number of tokens is called in the row of its own
+        if rest:
+            parts[f"{name} (rest)"] = rest
+    return parts
 
 
 def default_of(name: str, version: str) -> Any:

@@ -34,6 +34,9 @@ class Load:
     """Requests of a point, as a multiple of the concurrency."""
     warmup: int
     endpoint: str
+    template: bool
+    """Whether prompts go through the chat template."""
+    shared_prefix: int
     repeats: int
 
 
@@ -67,6 +70,8 @@ class Side:
     """How answers are proved; empty when they are not."""
     job: dict[str, str]
     notes: tuple[Note, ...] = ()
+    faults: tuple[Finding, ...] = ()
+    """What is wrong with an srt-slurm recipe that its plan cannot show, such as workers that do not fit their nodes."""
 
 
 def sides(path: Path) -> list[Side]:
@@ -139,6 +144,7 @@ def _of_srt(path: Path, one: Imported) -> Side:
         accuracy="" if measures else f"{bench.type}, {bench.repeats} times, in a job of its own, no threshold",
         job=_srt_job(one.srt),
         notes=one.notes,
+        faults=one.findings,
     )
 
 
@@ -172,6 +178,8 @@ def _load(recipe: Recipe) -> Load:
         prompts=sweep.prompts_per_concurrency,
         warmup=sweep.warmup_per_concurrency,
         endpoint=sweep.endpoint,
+        template=sweep.endpoint == "chat",
+        shared_prefix=work.shared_prefix,
         repeats=sweep.repeats,
     )
 
@@ -186,6 +194,8 @@ def _srt_load(bench: SrtBenchmark) -> Load:
         prompts=bench.prompts_per_concurrency,
         warmup=bench.warmup_per_concurrency,
         endpoint=bench.endpoint,
+        template=bench.chat_template,
+        shared_prefix=0,
         repeats=bench.repeats,
     )
 

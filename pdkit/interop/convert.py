@@ -22,7 +22,7 @@ HARDWARE = {"gb300": "gb300-nvl72", "gb200": "gb200-nvl72"}
 """The peer's `gpu_type` that pdkit has facts of a rack for; the rest is `generic`."""
 _VERSION = re.compile(r"v?[0-9]+\.[0-9]+")
 DROPPED = {
-    "frontend.args": "pdkit's router takes no options of its own",
+    "frontend.args": "an import leaves the router's options to you: say them as infra.frontend_args",
     "frontend.env": "pdkit's router takes no variables of its own",
     "frontend": "pdkit starts Dynamo's frontend alone, without a balancer before it",
     "setup_script": "pdkit runs no script in the container: build it into the image",
@@ -68,12 +68,15 @@ def convert(recipe: SrtRecipe) -> Draft:
     for what, why in DEFAULTS.items():
         *parents, last = what.split(".")
         if last not in _mapping(recipe.origin.data, parents):
-            draft.note("dropped", (*parents, last), f"srt-slurm's default is true; {why}")
+            draft.note("dropped", (*parents, last), f"srt-slurm's default is true; {why}", value=True)
     table = _put_engine(draft, recipe)
     hardware = _put_hardware(draft, recipe)
     model = model_facts(facts, "") if facts else None
     for role in recipe.roles.values():
         Settings(draft, role, recipe.environment, model=model, hardware=hardware, table=table).fill()
+        if str(role.flags.get("served-model-name", recipe.served_name)) != recipe.served_name:
+            where = (*role.path, role.flag_keys["served-model-name"])
+            draft.note("changed", where, f"pdkit gives every role one name: {recipe.served_name}")
     put_workload(draft, recipe)
     _put_cluster(draft, recipe)
     _note_nodes(draft, recipe)

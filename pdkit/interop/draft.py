@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -50,9 +51,20 @@ class Draft:
             if isinstance(part, (dict, list)):
                 self._copy_inside(inner, original, part)
 
-    def note(self, kind: Literal["dropped", "changed", "added"], where: Path, why: str, what: str = "") -> None:
-        """Say what is not, or not quite, carried over."""
-        self.notes.append(Note(kind=kind, what=what or dotted(where), why=why, at=self.origin.at(where, key=True)))
+    def note(
+        self, kind: Literal["dropped", "changed", "added"], where: Path, why: str, what: str = "", value: Any = None
+    ) -> None:
+        """Say what is not, or not quite, carried over; `value` where the original does not say it in one place."""
+        said = self._original(where) if value is None else value
+        text = said if isinstance(said, str) else "" if said is None else json.dumps(said, sort_keys=True, default=str)
+        at = self.origin.at(where, key=True)
+        self.notes.append(Note(kind=kind, what=what or dotted(where), why=why, at=at, value=text))
+
+    def _original(self, where: Path) -> Any:
+        here: Any = self.origin.data
+        for part in where:
+            here = here.get(part) if isinstance(here, dict) else None
+        return here
 
     def fault(self, code: str, where: Path, message: str, fix: str) -> None:
         """An error of the original."""

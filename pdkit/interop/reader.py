@@ -19,6 +19,7 @@ UNTAGGED = "0.1.dev"
 """What a build without git tags calls itself; it says nothing about the version."""
 SLURM = ("account", "partition", "qos", "time_limit")
 """Settings of `slurm` that have a counterpart."""
+ENDPOINTS = ("/v1/chat/completions", "/v1/completions")
 _PLACEHOLDER = re.compile(r"\{[A-Za-z_]\w*\}")
 
 
@@ -169,7 +170,9 @@ def _benchmark(reading: Reading) -> SrtBenchmark:
             reading.fault(("benchmark",), f"`benchmark.{name}` is missing", "sa-bench refuses to start without it")
     if kind == "sa-bench" and not reading.has("benchmark", "concurrencies"):
         reading.fault(("benchmark",), "`benchmark.concurrencies` is missing", "sa-bench refuses to start without it")
-    endpoint = reading.text("benchmark", "endpoint") or "/v1/completions"
+    endpoint = reading.mapping("benchmark").get("endpoint") or "/v1/completions"
+    if endpoint in ENDPOINTS:  # any other stays to be noted
+        reading.raw("benchmark", "endpoint")
     return SrtBenchmark(
         type=kind,
         isl=lengths["isl"],
@@ -178,7 +181,7 @@ def _benchmark(reading: Reading) -> SrtBenchmark:
         range_ratio=reading.number("benchmark", "random_range_ratio", default=0.8),
         prompts_per_concurrency=reading.count("benchmark", "num_prompts_mult", default=10),
         warmup_per_concurrency=reading.count("benchmark", "num_warmup_mult", default=2),
-        endpoint="chat" if "chat" in endpoint else "completions",
+        endpoint="chat" if "chat" in str(endpoint) else "completions",
         chat_template=reading.switch("benchmark", "use_chat_template", default=True),
         repeats=reading.count("benchmark", "repeat", default=1, least=1),
         request_rate=reading.text("benchmark", "req_rate") or "inf",

@@ -13,6 +13,7 @@ from pdkit.recipe.yaml_marks import Path
 
 CODE = "PD121"
 _INT = re.compile(r"[-+]?[0-9]+")
+_SHARE = re.compile(r"[0-9]{1,9}(\.[0-9]{0,20})?|\.[0-9]{1,20}")
 MOST = 10_000_000
 """Largest count that is read; no setting of a recipe is larger."""
 
@@ -132,3 +133,10 @@ def as_int(value: Any) -> int | None:
     if isinstance(value, str) and len(value) <= 20 and _INT.fullmatch(value.strip()):
         return int(value)
     return None
+
+
+def as_share(value: Any) -> Any:
+    """A number as vLLM's parser reads it, also in quotes; all else as it is."""
+    if isinstance(value, (int, str)) and not isinstance(value, bool) and _SHARE.fullmatch(str(value).strip()):
+        return float(value)
+    return value

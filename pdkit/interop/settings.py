@@ -11,7 +11,7 @@ from pdkit.facts.flags import FlagTable, lookup
 from pdkit.facts.hardware import HardwareFacts
 from pdkit.facts.models import ModelFacts
 from pdkit.interop.draft import Draft
-from pdkit.interop.reading import as_int
+from pdkit.interop.reading import as_int, as_share
 from pdkit.interop.types import SrtRole
 from pdkit.plan.graphs import default_max_capture
 from pdkit.recipe.owned import OWNED_ENV, OWNED_FLAGS, flag_name
@@ -79,6 +79,8 @@ class Settings:
 
     def _take(self, name: str) -> Any:
         value = self.left.pop(name, None)
+        if name == "gpu-memory-utilization":
+            return as_share(value)
         return as_int(value) if name in COUNTS and as_int(value) is not None else value
 
     def _given(self, name: str) -> Any:
@@ -88,7 +90,7 @@ class Settings:
         for flag, name in DIRECT.items():
             value = self._take(flag)
             if value is not None and not (flag == "enforce-eager" and value is False):
-                self.put(name, float(value) if _is_share(flag, value) else value, self._flag(flag))
+                self.put(name, value, self._flag(flag))
         if not self._given("block_size"):
             self.put("block_size", "natural", self.role.path)  # pdkit would pin one size on both roles
         for flag in ("kv-cache-memory-bytes", "kv-cache-memory"):
@@ -134,7 +136,8 @@ class Settings:
         sizes, largest = config.pop("cudagraph_capture_sizes", listed), config.pop("max_cudagraph_capture_size", None)
         if sizes and isinstance(sizes, list):
             largest = max(filter(None, map(as_int, sizes)), default=None)
-            self.draft.note("changed", flag, "pdkit gives the largest capture size, the steps between are vLLM's")
+            why = "pdkit gives the largest capture size, the steps between are vLLM's"
+            self.draft.note("changed", flag, why, f"{self.role.role}.cudagraph_capture_sizes", sizes)
         if largest is not None and not self._given("max_cudagraph_capture_size"):
             self.put("max_cudagraph_capture_size", largest, flag)
         if mode is not None:
@@ -168,7 +171,7 @@ class Settings:
         if kv_role == own:
             found["kv_role"] = "by_role"
         elif kv_role != "kv_both":
-            self.draft.note("changed", where, f"kv_role {kv_role} is written kv_both")
+            self.draft.note("changed", where, f"kv_role {kv_role} is written kv_both", "", kv_role)
         for key, name in (
             ("kv_connector", "connector"),
             ("kv_load_failure_policy", "load_failure_policy"),
@@ -179,7 +182,8 @@ class Settings:
                 found[name] = config.pop(key)
         self.put("kv_transfer", found, where)
         if config:
-            self.draft.note("dropped", where, f"a recipe has no place for {', '.join(config)} of the connector")
+            why = f"a recipe has no place for {', '.join(config)} of the connector"
+            self.draft.note("dropped", where, why, "", config)
 
     def _environment(self) -> None:
         path = _env_path(self.role)
@@ -234,10 +238,6 @@ class Settings:
             positive = name.removeprefix("no-")
             turned = value is True and name != positive and lookup(positive, self.table) is not None
             self.draft.put((self.role.role, "args", positive if turned else name), not turned and value, where)
-
-
-def _is_share(flag: str, value: Any) -> bool:
-    return flag == "gpu-memory-utilization" and isinstance(value, int) and not isinstance(value, bool)
 
 
 def _workers_path(role: SrtRole) -> Path:

@@ -27,6 +27,8 @@ class Note:
     why: str
     at: str
     """`file:line:col` in the original."""
+    value: str = ""
+    """What the original says there; empty where it says nothing."""
 
     def __str__(self) -> str:
         return f"{self.at}: {self.kind} {self.what}: {self.why}"
