@@ -28,6 +28,8 @@ class HardwareFacts:
     """Block size that vLLM starts from on this platform."""
     default_max_capture: int
     """Cap of vLLM's own largest capture size; 0 where there are no CUDA graphs."""
+    cuda_context_gib: float = 0.5
+    """What the CUDA context takes of a GPU beside vLLM's share."""
     unified_memory: bool = False
     """Whether CPU and GPU share one memory, so that an engine can take what the system needs."""
     architecture: Literal["aarch64", "x86_64"] | None = None

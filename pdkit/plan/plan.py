@@ -73,6 +73,10 @@ class RolePlan:
         """GPUs of the whole role."""
         return self.topology.gpus * self.endpoints
 
+    def share_of(self, requests: int) -> int:
+        """Most requests that a rank gets of so many, spread evenly over the ranks of all endpoints."""
+        return -(-requests // (self.endpoints * self.ranks))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -201,8 +205,10 @@ def _draft(loaded: Loaded, role: Role, model: ModelFacts, hardware: HardwareFact
     recipe = loaded.recipe
     spec = recipe.settings(role)
     mtp = spec.mtp
-    if mtp is None:
-        mtp = (recipe.settings("decode").mtp if role == "prefill" else None) or 0
+    if mtp is None and role == "prefill":
+        decode = recipe.settings("decode")
+        mtp, spec = decode.mtp, spec.model_copy(update={"speculative": spec.speculative or decode.speculative})
+    mtp = mtp or 0
     dtype = _dtype(loaded, role, "dtype", spec.dtype, model.dtype)
     kv_dtype = _dtype(loaded, role, "kv_cache_dtype", spec.kv_cache_dtype, dtype.value)
     conv = _dtype(loaded, role, "mamba_cache_dtype", spec.mamba_cache_dtype, dtype.value)

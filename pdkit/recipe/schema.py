@@ -135,7 +135,8 @@ class Settings(Spec):
     mtp: Annotated[int, Field(ge=0, le=64, strict=True)] | None = None
     """Speculative tokens of the model's own MTP head; 0 is off. Prefill follows decode unless it says otherwise."""
     speculative: dict[str, Any] = {}
-    """More of `--speculative-config`, such as `method: eagle3` and its `model`; `mtp` is then its number of tokens."""
+    """More of `--speculative-config`, such as `method: eagle3` and its `model`; `mtp` is then its number of tokens.
+    Prefill follows decode, as with `mtp`."""
     block_size: Literal["auto", "natural"] | Positive | None = None
     """Tokens per KV block. `auto` agrees on one size and pins it on both roles; `natural` leaves vLLM to itself."""
     dtype: str | None = None
@@ -285,8 +286,8 @@ class InfraSpec(Spec):
     """The router and how workers find it."""
 
     discovery: Literal["etcd", "file"] = "etcd"
-    """Where workers register: `etcd` is started with the deployment; `file` needs no server, but a worker that was held up
-    for 10 s is forgotten for good."""
+    """Where workers register: `etcd` is started with the deployment; `file` needs no server, but a worker that was held
+    up for 10 s is forgotten for good."""
     event_plane: Literal["nats", "zmq"] | None = None
     """How events travel; `nats` is started with the deployment. Left out: `nats` beside etcd, `zmq` beside files."""
     image: str | None = None

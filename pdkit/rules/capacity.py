@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pdkit.plan.memory import WEIGHTS_ERROR, Memory
 from pdkit.plan.plan import RolePlan
 from pdkit.rules.given import given_args, given_env, is_off
-from pdkit.rules.graphs import CUDA_CONTEXT_GIB
 from pdkit.rules.rule import Case, Hit, rule
 
 
@@ -46,7 +45,8 @@ def _given_cache(case: Case, role: RolePlan, budget: Memory) -> Iterator[Hit]:
     """A KV cache of given size skips vLLM's profiling: it must fit beside all else, the CUDA context included."""
     if budget.source != "given" or case.plan.hardware.device != "cuda":
         return
-    rest = CUDA_CONTEXT_GIB + budget.non_torch_gib + budget.peak_activation_gib + budget.cudagraph_estimate_gib
+    context = case.plan.hardware.cuda_context_gib
+    rest = context + budget.non_torch_gib + budget.peak_activation_gib + budget.cudagraph_estimate_gib
     need, doubt = budget.weights_gib + rest + budget.kv_cache_gib, budget.weights_gib * 2 * WEIGHTS_ERROR
     if need > budget.total_gib:
         yield Hit(
@@ -88,9 +88,9 @@ def seats_cover_concurrency(case: Case) -> Iterator[Hit]:
     "blocks. Full graphs are even refused when seats exceed the state blocks (vllm#38270).",
 )
 def kv_holds_seats(case: Case) -> Iterator[Hit]:
-    """max-num-seqs against requests that fit; prefill holds prompts only briefly and is not judged by it.
+    """Seats that the load takes against requests that fit; prefill holds prompts only briefly and is not judged by it.
 
-    Where not even one request fits PD005 has said so.
+    Seats that the load leaves free are only noted. Where not even one request fits PD005 has said so.
     """
     for role in case.plan.roles.values():
         limit, seqs = role.max_concurrency, role.sizing.max_num_seqs.value
@@ -100,12 +100,14 @@ def kv_holds_seats(case: Case) -> Iterator[Hit]:
             continue
         tokens = case.plan.recipe.workload.request_tokens
         above = role.layout.max_concurrency(role.memory.kv_cache_gib + role.memory.error_gib, tokens)
+        taken = min(seqs, role.share_of(max(case.plan.recipe.workload.concurrency)))
+        spare = f", of which the load takes {taken}," if taken <= limit.per_rank_of_load else ""
         yield Hit(
-            message=f"{role.role}: max-num-seqs {seqs} is more than the {limit.per_rank_of_load} requests of "
+            message=f"{role.role}: max-num-seqs {seqs}{spare} is more than the {limit.per_rank_of_load} requests of "
             f"{tokens} tokens that the KV cache of a rank holds ({role.memory.source})",
             path=case.where(role.role, "max_num_seqs"),
             fix=f"lower {role.role}.max_num_seqs to {int(limit.per_rank_of_load)} or spread over more ranks",
-            severity="error" if seqs > above else "warning",
+            severity="info" if spare else "error" if taken > above else "warning",
         )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import get_args
 
 from pdkit.errors import Finding
 from pdkit.plan.plan import Plan
+from pdkit.recipe.schema import Role
 from pdkit.recipe.source import Source
 from pdkit.rules import (
     accepting,
@@ -133,7 +136,20 @@ def check(plan: Plan, source: Source) -> list[Finding]:
     for rule in RULES:
         errors = frozenset(one.code for one in found if one.severity == "error")
         found += rule.findings(Case(plan, source, ACCEPTABLE, frozenset(one.code for one in found), errors))
-    return [_accept(one, reasons[one.code]) if one.code in reasons else one for one in dict.fromkeys(found)]
+    return [_accept(one, reasons[one.code]) if one.code in reasons else one for one in joined(found)]
+
+
+def joined(found: Iterable[Finding]) -> list[Finding]:
+    """What one setting under `common` does to both roles is one finding, which names both."""
+    together: dict[Finding, list[str]] = {}
+    for one in found:
+        role, colon, rest = one.message.partition(": ")
+        own = bool(colon) and role in get_args(Role)
+        together.setdefault(replace(one, message=rest) if own else one, []).extend([role] if own else [])
+    return [
+        replace(one, message=f"{' and '.join(dict.fromkeys(roles))}: {one.message}") if roles else one
+        for one, roles in together.items()
+    ]
 
 
 def _accept(finding: Finding, reason: str) -> Finding:

@@ -10,6 +10,7 @@ from pdkit.plan.plan import RolePlan
 from pdkit.rules.given import given_args
 from pdkit.rules.options import option, switch
 from pdkit.rules.rule import Case, Hit, rule
+from pdkit.rules.versions import version
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Pair:
     """Whether the flag's value does not go with the role's other settings."""
     message: str
     fix: str
+    since: str = "0.0"
+    """The vLLM from which it is so."""
 
 
 def _said(role: RolePlan, flag: str) -> Any:
@@ -143,13 +146,21 @@ IDLE = (
         "set `enable-eplb: true`, or remove it",
     ),
     Pair(
+        "all2all-backend",
+        lambda _, name: name in ("pplx", "naive"),
+        "it was removed, and vLLM takes allgather_reducescatter instead",
+        "name the backend that you want",
+        since="0.25",
+    ),
+    Pair(
         "reasoning-parser",
         lambda role, _: _said(role, "dyn-reasoning-parser") is None,
         "Dynamo splits thinking from the answer by its own parser; vLLM's only guides structured output",
         "set `serving.reasoning_parser` too, or remove it",
     ),
 )
-"""Read in dynamo 1.6.1 vllm/args.py:370-398 and vllm/handlers.py:2631, vllm 0.26 config/vllm.py:1162, parallel.py."""
+"""Read in dynamo 1.6.1 vllm/args.py:370-398 and vllm/handlers.py:2631, vllm 0.26 config/vllm.py:1162, parallel.py
+(0.25 and 0.31 for the all2all backend)."""
 
 
 @rule(
@@ -161,7 +172,7 @@ IDLE = (
 def flags_fit_together(case: Case) -> Iterator[Hit]:
     """Pairs of flags that an engine refuses; JSON flags are looked into."""
     for role in case.plan.roles.values():
-        for pair, key in _broken(role, PAIRS):
+        for pair, key in _broken(case, role, PAIRS):
             yield Hit(
                 message=f"{role.role}: `--{pair.flag}`: {pair.message}",
                 path=case.where(role.role, "args", key),
@@ -179,7 +190,7 @@ def flags_fit_together(case: Case) -> Iterator[Hit]:
 def flags_have_an_effect(case: Case) -> Iterator[Hit]:
     """Free flags that the worker overrides, or that another setting makes idle."""
     for role in case.plan.roles.values():
-        for pair, key in _broken(role, IDLE):
+        for pair, key in _broken(case, role, IDLE):
             yield Hit(
                 message=f"{role.role}: `--{pair.flag}` has no effect: {pair.message}",
                 path=case.where(role.role, "args", key),
@@ -189,10 +200,13 @@ def flags_have_an_effect(case: Case) -> Iterator[Hit]:
             )
 
 
-def _broken(role: RolePlan, pairs: tuple[Pair, ...]) -> Iterator[tuple[Pair, str]]:
+def _broken(case: Case, role: RolePlan, pairs: tuple[Pair, ...]) -> Iterator[tuple[Pair, str]]:
     """Each pair that fails, with the key of the recipe that gives the flag or its parent."""
     given = {one.name.replace("-", "_"): one for one in given_args(role)}
+    engine = version(case.plan.recipe.engine.vllm)
     for pair in pairs:
+        if not engine.has(pair.since):
+            continue
         name = pair.flag.replace("-", "_")
         key = next((one for one in (name, name.partition(".")[0]) if one in given), None)
         inside = [one for one in given if one.startswith(f"{name}.")]

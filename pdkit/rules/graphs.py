@@ -41,14 +41,14 @@ def _in_tokens(role: RolePlan) -> str:
 
 def _load_tokens(case: Case, role: RolePlan) -> int:
     """Tokens of a rank's batch under the load, spread evenly; what is beyond are spare seats."""
-    share = -(-max(case.plan.recipe.workload.concurrency) // (role.endpoints * role.ranks))
+    share = role.share_of(max(case.plan.recipe.workload.concurrency))
     return min(share, role.sizing.max_num_seqs.value) * (1 + role.mtp)
 
 
-CUDA_CONTEXT_GIB = 3.13
-"""Largest of the measured start-ups on GB300; the context is not subtracted from what vLLM plans with."""
 UNDERESTIMATED = 0.31
 """Graphs took 9.90 GiB where 7.56 were estimated (measured: TP4DP4+EP, MTP 3, 85 graphs)."""
+MOST_SHARE = 0.97
+"""More has died in graph capture (vllm#57475)."""
 ESTIMATED_SINCE = "0.21"
 """vLLM takes an estimate of the graphs off the KV cache by default since 0.21 (vllm#30515, vllm#45178)."""
 ESTIMATE_VARIABLE = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
@@ -69,14 +69,19 @@ def graphs_have_room(case: Case) -> Iterator[Hit]:
         if case.plan.hardware.device != "cuda" or memory is None or not sizing.capture_sizes(role.mtp):
             continue
         outside = _graphs_outside(case, role)
-        need = CUDA_CONTEXT_GIB + memory.cudagraph_estimate_gib * (1.0 if outside else UNDERESTIMATED)
+        need = case.plan.hardware.cuda_context_gib + memory.cudagraph_estimate_gib * (
+            1.0 if outside else UNDERESTIMATED
+        )
         left = memory.total_gib - memory.budget_gib
-        if left < need and memory.source != "given":
+        what = f"CUDA context and {'all graphs' if outside else 'graphs beyond their estimate'} need about {need:.1f}"
+        if left >= need:
+            what = f"engines have died above {MOST_SHARE}"
+        if (left < need or memory.utilization > MOST_SHARE) and memory.source != "given":
             yield Hit(
                 message=f"{role.role}: utilization {memory.utilization} leaves {left:.1f} GiB of {memory.total_gib}; "
-                f"CUDA context and {'all graphs' if outside else 'graphs beyond their estimate'} need about {need:.1f}",
+                f"{what}",
                 path=case.where(role.role, "gpu_memory_utilization"),
-                fix=f"lower gpu_memory_utilization to {1 - need / memory.total_gib:.2f}",
+                fix=f"lower gpu_memory_utilization to {min(1 - need / memory.total_gib, MOST_SHARE):.2f}",
                 severity="warning",
             )
         capture, own = sizing.max_cudagraph_capture_size.value, case.plan.hardware.default_max_capture

@@ -18,8 +18,8 @@ from pdkit.rules.versions import version
     "PD014",
     "Both roles have the same KV connector",
     "A decode without connector starts, answers right and recomputes every prompt in silence (measured: "
-    "external_kv_transfer 0); a prefill without one hands over nothing. Other extra configuration on one side changes "
-    "NIXL's hash, also inside a wrapper (dynamo#10027).",
+    "external_kv_transfer 0); a prefill without one hands over nothing. Cross-layer blocks on one side change NIXL's "
+    "hash, also inside a wrapper (dynamo#10027); other extra keys may decide how KV lies or travels, too.",
 )
 def connector_equal(case: Case) -> Iterator[Hit]:
     """Compare connectors and their extra configuration, those inside MultiConnector and PdConnector unwrapped."""
@@ -33,12 +33,27 @@ def connector_equal(case: Case) -> Iterator[Hit]:
                 fix="remove `kv_transfer: none`",
             )
     prefill, decode = (role.kv_transfer for role in case.pair)
-    if prefill and decode and handing_over(prefill) != handing_over(decode):
+    if prefill and decode and _shared(prefill) != _shared(decode):
         yield Hit(
             message=f"KV connectors differ: prefill {_connector(prefill)}, decode {_connector(decode)}",
             path=case.where_either("kv_transfer"),
             fix="set it once, as `common.kv_transfer`",
         )
+
+
+OWN_KEYS = {
+    "kv_lease_duration", "num_threads", "kv_recompute_threshold", "decoder_kv_blocks_ttl", "engine_ttl",
+    "push_registration_timeout", "enforce_handshake_compat",
+}  # fmt: skip
+"""Keys of NIXL that one engine reads for itself (vllm 0.31 nixl/base_scheduler.py and base_worker.py)."""
+
+
+def _shared(transfer: KvTransfer) -> list[tuple[str, dict[str, Any]]]:
+    """What hands KV over, without the keys that concern one engine only."""
+    return [
+        (name, {key: value for key, value in extra.items() if name not in NIXL or key not in OWN_KEYS})
+        for name, extra in handing_over(transfer)
+    ]
 
 
 def handing_over(transfer: KvTransfer) -> list[tuple[str, dict[str, Any]]]:
@@ -158,8 +173,9 @@ TIMEOUT = "VLLM_NIXL_ABORT_REQUEST_TIMEOUT"
     "PD035",
     "Prefill keeps its blocks for as long as decode may queue",
     "Prefill frees a prompt's blocks when their lease is over; decode then reads what another request has written "
-    "there, with HTTP 200: 8 of 42 answers (aws-do-eks#84). The lease is 30 s from vLLM 0.22 on, renewed by decode as "
-    "long as that knows the request; before it was one time-out of 480 s (vllm#41383).",
+    "there, with HTTP 200: 8 of 42 answers (aws-do-eks#84). Before vLLM 0.22 it was one time-out of 480 s "
+    "(vllm#41383). From 0.22 on the lease is 30 s, which decode renews while a request waits in its "
+    "queue; that can fail, as there.",
 )
 def lease_outlasts_the_queue(case: Case) -> Iterator[Hit]:
     """The lease against the shortest time that the last request of a full load waits for a seat on decode."""
@@ -170,12 +186,14 @@ def lease_outlasts_the_queue(case: Case) -> Iterator[Hit]:
     seats = decode.sizing.max_num_seqs.value * decode.ranks * decode.endpoints
     wait_s = (-(-max(load.concurrency) // seats) - 1) * load.osl * FASTEST_TOKEN_S
     lease_s, what = _lease(case, prefill)
+    renewed = version(case.plan.recipe.engine.vllm).has(LEASE_SINCE)
     if wait_s > lease_s:
         yield Hit(
             message=f"with {seats} seats on decode a request waits at least {wait_s:.0f} s, prefill keeps its blocks "
-            f"for {lease_s:g} s ({what})",
+            f"for {lease_s:g} s ({what})" + (", unless decode renews that in time" if renewed else ""),
             path=case.where("prefill", "kv_transfer", "extra"),
             fix="give decode more seats, or prefill a longer lease",
+            severity="warning" if renewed else "error",
         )
 
 

@@ -42,6 +42,10 @@ def reasoning_parser_fits(case: Case) -> Iterator[Hit]:
         )
 
 
+SAME_FORM = {"deepseek_r1": "qwen3", "qwen25": "hermes"}
+"""Parsers that read the form of another: `<think>`, whose beginning the prompt may hold, and JSON in `<tool_call>`."""
+
+
 def _parser(case: Case, name: str, flag: str, right: str | None) -> Iterator[Hit]:
     given: str | None = getattr(case.plan.recipe.serving, name)
     if given is None:
@@ -62,6 +66,11 @@ def _parser(case: Case, name: str, flag: str, right: str | None) -> Iterator[Hit
     elif right == "none":
         message = f"the chat template of `{model}` knows no tools, so `{given}` will never find a call"
         yield Hit(message=message, path=path, fix=f"remove `serving.{name}`, or serve with another chat template")
+    elif SAME_FORM.get(given) == right:
+        if given == "deepseek_r1" and case.plan.model.thinking == "switchable":
+            message = f"`{given}` takes all that `{model}` writes for thinking until that ends, also where it is off"
+            fix = f"set `serving.{name}: {right}`, or accept this for a checkpoint that only thinks"
+            yield Hit(message=message, path=path, fix=fix, severity="warning")
     elif given != right:
         message = f"`{given}` does not read what `{model}` writes"
         yield Hit(message=message, path=path, fix=f"set `serving.{name}: {right}`")

@@ -187,6 +187,13 @@ CASES = [
     ),
     Sides(
         "PD073",
+        ("common.args.all2all-backend=pplx",),
+        ("common.args.all2all-backend=deepep_low_latency",),
+        "vLLM takes allgather_reducescatter instead",
+        severity="warning",
+    ),
+    Sides(
+        "PD073",
         ("decode.args.compilation-config={mode: 3}", "decode.enforce_eager=true"),
         ("decode.args.compilation-config={mode: 3}",),
         "switches compilation and graphs off",

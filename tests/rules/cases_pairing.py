@@ -41,6 +41,13 @@ CASES = [
         "prefill has eagle3 0, decode has eagle3 3",
     ),
     Sides(
+        "PD010",
+        (*DENSE, "decode.mtp=3", "decode.speculative={method: eagle3, model: /a}", "prefill.speculative={model: /b}"),
+        (*DENSE, "decode.mtp=3", "decode.speculative={method: eagle3, model: /a}"),  # prefill follows, method and all
+        "prefill has MTP 3, decode has eagle3 3",
+        also=("PD023",),
+    ),
+    Sides(
         "PD014",
         ("prefill.kv_transfer={%s}" % (MULTI % "MooncakeConnector"),),
         ("prefill.kv_transfer={%s}" % (MULTI % "OffloadingConnector"), f"decode.kv_transfer={{{NIXL}}}"),
@@ -228,7 +235,8 @@ CASES = [
         "PD035",
         ("decode.max_num_seqs=4", "workload.osl=8192"),
         ("decode.max_num_seqs=4", "workload.osl=8192", "common.kv_transfer={extra: {kv_lease_duration: 130}}"),
-        "waits at least 123 s, prefill keeps its blocks for 30 s (vLLM's default lease)",
+        "waits at least 123 s, prefill keeps its blocks for 30 s (vLLM's default lease), unless decode renews that",
+        severity="warning",
         also=("PD006",),
     ),
     Sides(

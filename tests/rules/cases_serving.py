@@ -33,9 +33,16 @@ CASES = [
     ),
     Sides(
         "PD043",
-        (TOOLS[0], "serving.reasoning_parser=deepseek_r1"),
-        TOOLS,
-        "`deepseek_r1` does not read what",
+        (TOOLS[0], "serving.reasoning_parser=gpt_oss"),
+        (TOOLS[0], "serving.reasoning_parser=deepseek_r1"),  # reads `<think>` too, and this model always thinks
+        "`gpt_oss` does not read what",
+    ),
+    Sides(
+        "PD043",
+        ("model.facts=qwen3.5-397b", *TOOLS[:1], "serving.reasoning_parser=deepseek_r1"),
+        ("model.facts=qwen3.5-397b", *TOOLS),
+        "also where it is off",
+        severity="warning",
     ),
     Sides("PD043", (TOOLS[0],), TOOLS, "tool calls are also read out of its thinking", severity="warning"),
     Sides(

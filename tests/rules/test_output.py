@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from pdkit.rules.accepting import accepted_because
 from pdkit.rules.annotations import annotation
 from pdkit.rules.catalogue import RULES
 from pdkit.rules.sarif import sarif
-from pdkit.rules.summary import counted
+from pdkit.rules.summary import counted, each_once
 
 from .sides import MIXED, RECIPES, findings_of
 
@@ -80,6 +81,20 @@ def test_counts_per_code() -> None:
     rows = [(one.code, one.errors, one.warnings, one.notes, one.accepted, one.recipes) for one in counts]
     assert rows == [("PD001", 1, 0, 0, 0, 1), ("PD010", 0, 2, 0, 0, 2), ("PD006", 0, 0, 1, 1, 1)]
     assert counted([("a", Finding("PD101", "error", "x", "a:1:1"))])[0].title == "The recipe can be read"
+
+
+def test_a_fault_is_told_once_whatever_its_figures() -> None:
+    first, other = (replace(WRITTEN, message=f"decode: {figures} blocks") for figures in ("4 of 12.5", "8 of 0"))
+    elsewhere, worse = replace(other, at="b.yaml:3:7"), replace(other, severity="warning")
+    assert each_once([first, other, elsewhere, worse, other]) == [first, elsewhere, worse]
+
+
+def test_a_fault_of_both_roles_is_one_finding_where_they_share_the_setting() -> None:
+    shared = "common.kv_transfer={load_failure_policy: recompute}"
+    apart = [f"{role}.kv_transfer={{load_failure_policy: recompute}}" for role in ("prefill", "decode")]
+    [both] = findings_of(MIXED, shared)
+    assert both.message.startswith("prefill and decode: load_failure_policy")
+    assert [one.message.partition(":")[0] for one in findings_of(MIXED, *apart)] == ["prefill", "decode"]
 
 
 def test_a_reason_is_read_back_as_it_was_written() -> None:

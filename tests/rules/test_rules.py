@@ -79,7 +79,13 @@ CASES = [
         ("common.block_size=1088", "prefill.topology=TEP8"),
         "vLLM would raise it to 2112",
     ),
-    Sides("PD003", ("decode.topology=TEP6",), ("decode.topology=TEP8",), "do not divide each other", also=("PD032", "PD069")),
+    Sides(
+        "PD003",
+        ("decode.topology=TEP6",),
+        ("decode.topology=TEP8",),
+        "do not divide each other",
+        also=("PD032", "PD069"),
+    ),
     Sides(
         "PD003",
         ("prefill.topology=TP4DP3+EP",),
@@ -122,8 +128,19 @@ CASES = [
     Sides("PD005", ("decode.topology=TP4",), ("decode.topology=TEP8",), "GiB are left for the KV cache"),
     Sides("PD005", ("common.kv_cache_memory_gib=0.4",), ("common.kv_cache_memory_gib=40",), "needs 0.42"),
     Sides("PD006", ("decode.max_num_seqs=12",), ("decode.max_num_seqs=16",), "concurrency 16 exceeds the 12 seats"),
-    Sides("PD007", ("decode.max_num_seqs=500",), ("decode.max_num_seqs=144",), "more than the 171.82 requests"),
-    Sides("PD007", ("decode.kv_cache_memory_gib=10",), ("decode.kv_cache_memory_gib=20",), "(given)"),
+    Sides(
+        "PD007",
+        ("workload.concurrency=[500]", "decode.max_num_seqs=500"),
+        ("workload.concurrency=[144]", "decode.max_num_seqs=144"),
+        "more than the 171.82 requests",
+    ),
+    Sides("PD007", ("decode.max_num_seqs=500",), (), "of which the load takes 16, is more than", severity="info"),
+    Sides(
+        "PD007",
+        ("workload.concurrency=[32]", "decode.kv_cache_memory_gib=10"),
+        ("workload.concurrency=[32]", "decode.kv_cache_memory_gib=21"),
+        "(given)",
+    ),
     Sides(
         "PD008",
         ("decode.max_cudagraph_capture_size=32",),
@@ -187,9 +204,9 @@ CASES = [
     ),
     Sides(
         "PD014",
-        ("prefill.kv_transfer={extra: {num_threads: 8}}",),
-        ("common.kv_transfer={extra: {num_threads: 8}}",),
-        "{'num_threads': 8}",
+        ("prefill.kv_transfer={extra: {backends: [GDS]}}",),
+        ("common.kv_transfer={extra: {backends: [GDS]}}", "prefill.kv_transfer.extra={kv_lease_duration: 90}"),
+        "{'backends': ['GDS']}",
     ),
     Sides(
         "PD015", ("decode.model_path=/copy",), ("prefill.model_path=/copy", "decode.model_path=/copy"), "decode `/copy`"
@@ -270,7 +287,11 @@ def test_the_catalogue() -> None:
 
 def test_an_estimate_within_its_band_only_warns() -> None:
     """More seats than the estimate holds, but not more than it holds at the upper end of its band."""
-    [warning] = [one for one in findings_of(MIXED, "decode.max_num_seqs=180") if one.code == "PD007"]
+    [warning] = [
+        one
+        for one in findings_of(MIXED, "workload.concurrency=[180]", "decode.max_num_seqs=180")
+        if one.code == "PD007"
+    ]
     assert (warning.severity, "(estimated)" in warning.message) == ("warning", True)
 
 
