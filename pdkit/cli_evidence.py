@@ -9,6 +9,8 @@ import typer
 
 Runs = Annotated[list[Path], typer.Argument(help="Run folders.", show_default=False)]
 
+OF_A_RUN = ("plan.json", "lock.json")
+
 results = typer.Typer(no_args_is_help=True, help="Points that other people have published.")
 
 
@@ -19,17 +21,32 @@ def report(
         list[Path], typer.Option(help="CSV of published points to draw beside; may be repeated.")
     ] = [],  # noqa: B006
 ) -> None:
-    """Draw runs on one self-contained page: frontier, latency, points and the evidence behind them."""
-    from pdkit.errors import UsageError
+    """Draw runs on one self-contained page: frontier, latency, points and the evidence behind them.
+
+    What is no run folder is left out. So is a run that cannot be read: the page says so, and the exit code is 7.
+    """
+    from pdkit.errors import MeasurementError, UsageError
     from pdkit.job.audit import doubts
     from pdkit.results.imported import read_imported
     from pdkit.results.report import build_report
+    from pdkit.results.runs import readable
 
     for folder in runs:
-        if not (folder / "plan.json").is_file():
-            raise UsageError("this is not a run folder: it has no plan.json", at=str(folder))
+        if not folder.exists():
+            raise UsageError("there is no such run folder", at=str(folder))
+    given = [folder for folder in runs if any((folder / name).exists() for name in OF_A_RUN)]
+    if not given:
+        raise UsageError("this is not a run folder: it has no plan.json", at=str(runs[0]))
+    for other in (folder for folder in runs if folder not in given):
+        typer.echo(f"{other}: not a run folder, left out", err=True)
     imported = [point for file in published for point in read_imported(file)]
-    typer.echo(str(build_report(runs, imported, output, doubts)))
+    good, faults = readable(given)
+    if not good:
+        raise faults[0]
+    typer.echo(str(build_report(good, imported, output, doubts, faults)))
+    if faults:
+        count = f"{len(faults)} of {len(given)} runs"
+        raise MeasurementError("\n".join([*map(str, faults), f"{count} cannot be read: the page shows the others"]))
 
 
 def gate(

@@ -146,10 +146,18 @@ def stands_on_another_gate(run: RunRecord) -> list[int]:
 
 
 def notes(named: list[Configuration]) -> list[tuple[str, list[str]]]:
-    """Each note of the points with the runs that it holds for; none are named when it holds for all measured runs."""
-    holders: dict[str, list[str]] = {}
+    """Each note of the points with where it holds; no place is named when it holds for every point."""
+    holders: dict[str, dict[str, list[int]]] = {}
     for each in named:
-        for note in dict.fromkeys(note for point in each.run.points for note in point.notes):
-            holders.setdefault(note, []).append(each.label)
-    measured = sum(1 for each in named if each.run.points)
-    return [(note, labels if len(labels) < measured else []) for note, labels in holders.items()]
+        for point in each.run.points:
+            for note in dict.fromkeys(point.notes):
+                holders.setdefault(note, {}).setdefault(each.label, []).append(point.concurrency)
+    every = {each.label: [point.concurrency for point in each.run.points] for each in named if each.run.points}
+    return [
+        (note, [] if where == every else [_place(label, values, every[label]) for label, values in where.items()])
+        for note, where in holders.items()
+    ]
+
+
+def _place(label: str, values: list[int], every: list[int]) -> str:
+    return label if values == every else f"{label} at concurrency {', '.join(map(str, values))}"

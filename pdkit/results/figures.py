@@ -140,7 +140,7 @@ def latency_figure(panels: Mapping[str, Sequence[Band]]) -> Figure:
 
 def _log_scales(axes: Axes, bands: Sequence[Band]) -> None:
     """Doubling concurrency and tenfold latency are one step each; ticks are the values that were measured."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415
+    from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: PLC0415
 
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -149,9 +149,21 @@ def _log_scales(axes: Axes, bands: Sequence[Band]) -> None:
         measured = measured[::2]
     axes.set_xticks(measured, [f"{value:,}" for value in measured])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+    axes.set_yticks(log_ticks(*axes.get_ylim()))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.yaxis.set_minor_locator(NullLocator())
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round values on a logarithmic axis, at least three where a decade is not spanned."""
+    from matplotlib.ticker import LogLocator, MaxNLocator  # noqa: PLC0415
+
+    spaced = [LogLocator(base=10, subs=subs) for subs in ((1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0))]
+    for locator in (*spaced, MaxNLocator(4)):
+        ticks = [float(value) for value in locator.tick_values(low, high) if low <= value <= high]
+        if len(ticks) >= 3:
+            break
+    return ticks
 
 
 def _figure(panels: int, height: float) -> tuple[Figure, list[Axes]]:

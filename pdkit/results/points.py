@@ -174,7 +174,7 @@ def write_point(run: Path, point: Point) -> Path:
 def read_point(path: Path) -> Point:
     """Read one point file."""
     try:
-        return Point.model_validate_json(path.read_text(encoding="utf-8"))
+        return Point.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"]) or "the file"
@@ -201,6 +201,8 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise UsageError(f"this is not JSON: {error.msg}", at=f"{path}:{error.lineno}:{error.colno}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"this is not JSON: byte {error.start} is not UTF-8", at=str(path)) from None
     if not isinstance(value, dict):
         raise UsageError("this must be a JSON object", at=str(path))
     return value

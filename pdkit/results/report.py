@@ -28,18 +28,24 @@ Audit = Callable[[Path], Mapping[int, str]]
 DASH = "\N{EN DASH}"
 
 
-def build_report(runs: Sequence[Path], imported: Sequence[ImportedPoint], out: Path, audit: Audit) -> Path:
+def build_report(
+    runs: Sequence[Path],
+    imported: Sequence[ImportedPoint],
+    out: Path,
+    audit: Audit,
+    left_out: Sequence[UsageError] = (),
+) -> Path:
     """Write the report of some run folders to `out`, with .csv, .json and .png files beside it, and return `out`.
 
-    A point that `audit` doubts is shown as an invalid one. A run without points is told of at the top. Same folders,
-    same bytes.
+    A point that `audit` doubts is shown as an invalid one. A run without points, and a run that was `left_out` because
+    it cannot be read, is told of at the top. Same folders, same bytes.
     """
     if not runs:
         raise UsageError("there is no run to report", fix="name at least one run folder")
     named = configurations([_audited(folder, audit) for folder in runs])
     corners = frontier_of(named)
     drawing = draw(named, imported)
-    write_text(out, _page(named, corners, imported, drawing))
+    write_text(out, _page(named, corners, imported, drawing, left_out))
     write_text(out.with_suffix(".csv"), to_csv(_rows(named, corners)))
     write_json(out.with_suffix(".json"), _data(named, corners, imported))
     pictures = {
@@ -65,6 +71,7 @@ def _page(
     corners: Sequence[Corner],
     imported: Sequence[ImportedPoint],
     drawing: Drawing | None,
+    left_out: Sequence[UsageError],
 ) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -83,6 +90,7 @@ def _page(
         drawing=drawing,
         headline=_headline(runs),
         cautions=_cautions(runs),
+        left_out=left_out,
         evidence=evidence,
         glyph=glyph,
         best=_best,
@@ -107,7 +115,10 @@ def _cautions(runs: list[RunRecord]) -> list[str]:
         "workloads": {_workload(run) for run in runs},
         "load tools": {(point.tool, point.tool_version) for run in runs for point in run.points},
     }
-    return [
+    without_gpu = "cpu" in {run.plan.get("device") for run in runs}
+    return ["On a machine without GPUs each engine counts as one: no figure here says what a GPU would do."] * (
+        without_gpu
+    ) + [
         f"These runs have different {what}: their points do not compare."
         for what, found in seen.items()
         if len(found) > 1

@@ -78,6 +78,22 @@ def read_run(folder: Path) -> RunRecord:
     )
 
 
+def readable(folders: Sequence[Path]) -> tuple[list[Path], list[UsageError]]:
+    """The run folders that can be read, and what is wrong with each other one."""
+    found = {folder: _fault(folder) for folder in folders}
+    return [folder for folder, fault in found.items() if not fault], [fault for fault in found.values() if fault]
+
+
+def _fault(folder: Path) -> UsageError | None:
+    try:
+        read_run(folder)
+    except UsageError as fault:
+        return fault
+    except OSError as error:
+        return UsageError(f"this cannot be read: {error.strerror}", at=str(error.filename))
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """A run among others: its name there, and its style in every figure and table."""

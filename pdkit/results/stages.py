@@ -117,7 +117,7 @@ def read_stage(path: Path, model: type[StageT]) -> StageT | None:
     if not path.exists():
         return None
     try:
-        return model.model_validate_json(path.read_text(encoding="utf-8"))
+        return model.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])

@@ -6,6 +6,9 @@ import csv
 import json
 import re
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
@@ -14,8 +17,8 @@ import pytest
 
 from pdkit.errors import UsageError
 from pdkit.results.drawing import frontier_of
-from pdkit.results.evidence import block_sizes, block_verdict, capacities, stands_on_another_gate, troubles
-from pdkit.results.figures import MARKERS, SERIES, colour, glyph, marker
+from pdkit.results.evidence import block_sizes, block_verdict, capacities, notes, stands_on_another_gate, troubles
+from pdkit.results.figures import MARKERS, SERIES, colour, glyph, log_ticks, marker
 from pdkit.results.imported import ImportedPoint
 from pdkit.results.report import build_report
 from pdkit.results.runs import configurations, read_run
@@ -184,17 +187,79 @@ def test_a_run_cannot_be_named_twice(runs: list[Path], tmp_path: Path) -> None:
     [
         ("gate.json", '{"passed": true}', "words: Field required"),
         ("ready.json", "{", "Invalid JSON"),
+        ("gate.json", b"\xff\xfe", "Invalid JSON"),
+        ("plan.json", b"\xff\xfe", "byte 0 is not UTF-8"),
         ("plan.json", "[]", "must be a JSON object"),
         ("plan.json", '{"schema":\n', "not JSON"),
     ],
 )
-def test_a_broken_file_of_a_run_is_told(runs: list[Path], tmp_path: Path, name: str, text: str, words: str) -> None:
+def test_a_broken_file_of_a_run_is_told(
+    runs: list[Path], tmp_path: Path, name: str, text: str | bytes, words: str
+) -> None:
     folder = tmp_path / "run"
     shutil.copytree(runs[0], folder)
-    (folder / name).write_text(text)
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UsageError, match=words) as caught:
         build_report([folder], (), tmp_path / "report.html", believed)
     assert name in str(caught.value.at)
+
+
+def _report(*words: str | Path) -> tuple[int, str]:
+    argv = [sys.executable, "-m", "pdkit", "report", *map(str, words)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_one_run_that_cannot_be_read_does_not_hide_the_others(runs: list[Path], tmp_path: Path) -> None:
+    good, bad, gone, other, page = (tmp_path / name for name in ("good", "bad", "gone", "imported", "report.html"))
+    for folder in (good, bad, gone):
+        shutil.copytree(runs[0], folder)
+    (bad / "gate.json").write_text("{")
+    (gone / "gate.json").unlink()
+    (gone / "gate.json").mkdir()
+    other.mkdir()
+    code, said = _report(*sorted(tmp_path.iterdir()), "-o", page)
+    assert code == 7
+    assert said.splitlines()[0] == f"{other}: not a run folder, left out"
+    assert f"{bad / 'gate.json'}: Invalid JSON" in said
+    assert f"{gone / 'gate.json'}: this cannot be read: Is a directory" in said
+    assert said.endswith("2 of 3 runs cannot be read: the page shows the others\n")
+    [drawn] = json.loads(page.with_suffix(".json").read_text())["runs"]
+    assert len(drawn["points"]) == 6
+    for folder in (bad, gone):
+        assert f"{folder / 'gate.json'} cannot be read and is left out." in page.read_text()
+
+
+def test_without_any_run_that_can_be_read_there_is_no_page(runs: list[Path], tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "plan.json").write_text("{")
+    for folder, words in (("bad", "not JSON"), ("bad/..", "not a run folder"), ("typo", "no such run folder")):
+        code, said = _report(tmp_path / folder, "-o", page)
+        assert (code, words in said, page.exists()) == (2, True, False), said
+    code, said = _report(runs[0], tmp_path / "typo", "-o", page)
+    assert (code, "no such run folder" in said, page.exists()) == (2, True, False), "a typing error is no broken run"
+
+
+def test_a_note_of_some_points_names_them(runs: list[Path]) -> None:
+    first, second = (read_run(folder) for folder in runs[:2])
+    points = tuple(
+        point.model_copy(update={"notes": ("all", *(("some",) if point.concurrency in (1, 8) else ()))})
+        for point in first.points
+    )
+    others = tuple(point.model_copy(update={"notes": ("all",)}) for point in second.points)
+    one, two = (replace(run, points=changed) for run, changed in ((first, points), (second, others)))
+    named = configurations([one, two])
+    assert notes(named) == [("all", []), ("some", [f"{named[0].label} at concurrency 1, 8"])]
+    without = replace(two, points=tuple(point.model_copy(update={"notes": ()}) for point in others))
+    assert notes(configurations([one, without]))[0] == ("all", [named[0].label])
+
+
+@pytest.mark.parametrize(("low", "high"), [(5.9, 13.0), (0.21, 0.24), (60.0, 700.0), (1.0, 90_000.0)])
+def test_a_latency_axis_can_be_read(low: float, high: float) -> None:
+    ticks = log_ticks(low, high)
+    assert 3 <= len(ticks) <= 16
+    assert all(low <= tick <= high for tick in ticks)
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
