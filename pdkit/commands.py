@@ -56,7 +56,7 @@ def recipe_files(paths: Iterable[Path]) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        found = [one for one in sorted(path.rglob("*.yaml")) if not one.name.startswith("base")]
+        found = [one for one in sorted(path.rglob("*.yaml")) if not one.name.startswith("base") and not one.is_dir()]
         if not found:
             raise UsageError(f"{path}: no recipes (*.yaml) in this folder")
         yield from found

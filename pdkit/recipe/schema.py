@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    StringConstraints,
     model_validator,
 )
 from pydantic_core import PydanticCustomError, core_schema
@@ -337,7 +338,7 @@ class Ignore(Spec):
 
     code: Annotated[str, Field(pattern=r"^PD\d{3}$")]
     """The rule's code."""
-    reason: Annotated[str, Field(min_length=10)]
+    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=10)]
     """Why it does not matter here; shown in the plan and the report."""
 
 

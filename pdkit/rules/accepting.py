@@ -27,6 +27,7 @@ def accepted_because(finding: Finding) -> str:
 )
 def ignores_are_needed(case: Case) -> Iterator[Hit]:
     """Each entry of `ignore:`; one that a base brings along may be unused, and so may one of a few variants."""
+    codes = [entry.code for entry in case.plan.recipe.ignore]
     for index, entry in enumerate(case.plan.recipe.ignore):
         path, may = ("ignore", index, "code"), case.acceptable.get(entry.code)
         if entry.code.startswith("PD1"):
@@ -34,6 +35,18 @@ def ignores_are_needed(case: Case) -> Iterator[Hit]:
                 message=f"{entry.code} says that the file is not a recipe, which cannot be accepted",
                 path=path,
                 fix="remove it",
+            )
+        elif entry.code.startswith("PD2"):
+            yield Hit(
+                message=f"{entry.code} is a gate of a run, which nothing accepts beforehand",
+                path=path,
+                fix="remove it; `gate` has the limits that a recipe may set",
+            )
+        elif entry.code in codes[:index]:
+            yield Hit(
+                message=f"{entry.code} is accepted twice, and only one reason is told",
+                path=path,
+                fix="keep one of them",
             )
         elif may is None:
             yield Hit(message=f"no rule has the code {entry.code}", path=path, fix=nearest(entry.code, case.acceptable))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import get_args
 
 from pdkit.errors import Finding
 from pdkit.plan.plan import Plan
-from pdkit.recipe.schema import Role
+from pdkit.recipe.schema import ROLES
 from pdkit.recipe.source import Source
 from pdkit.rules import (
     accepting,
@@ -144,7 +143,7 @@ def joined(found: Iterable[Finding]) -> list[Finding]:
     together: dict[Finding, list[str]] = {}
     for one in found:
         role, colon, rest = one.message.partition(": ")
-        own = bool(colon) and role in get_args(Role)
+        own = bool(colon) and role in ROLES
         together.setdefault(replace(one, message=rest) if own else one, []).extend([role] if own else [])
     return [
         replace(one, message=f"{' and '.join(dict.fromkeys(roles))}: {one.message}") if roles else one

@@ -88,6 +88,14 @@ CASES = [
         "PD001 cannot be accepted",
         also=("PD001",),
     ),
+    Sides("PD099", (f"ignore=[{{code: PD202, {ACCEPTED}}}]",), (), "is a gate of a run"),
+    Sides(
+        "PD099",
+        ("decode.max_num_seqs=12", "ignore=[%s, %s]" % ((f"{{code: PD006, {ACCEPTED}}}",) * 2)),
+        ("decode.max_num_seqs=12", f"ignore=[{{code: PD006, {ACCEPTED}}}]"),
+        "is accepted twice",
+        also=("PD006",),
+    ),
     Sides("PD099", (f"ignore=[{{code: PD105, {ACCEPTED}}}]",), (), "not a recipe, which cannot be accepted"),
     Sides("PD099", (f"ignore=[{{code: PD006, {ACCEPTED}}}]",), (), "is ignored and does not occur", severity="warning"),
 ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pdkit.errors import Finding, UsageError
+from pdkit.errors import Finding, RecipeError, UsageError
 from pdkit.explain import explained
 from pdkit.job.codes import GATES
 from pdkit.paths import shipped
@@ -95,6 +95,21 @@ def test_a_fault_of_both_roles_is_one_finding_where_they_share_the_setting() -> 
     [both] = findings_of(MIXED, shared)
     assert both.message.startswith("prefill and decode: load_failure_policy")
     assert [one.message.partition(":")[0] for one in findings_of(MIXED, *apart)] == ["prefill", "decode"]
+
+
+@pytest.mark.parametrize("reason", ["''", "'            '", "too short"])
+def test_a_reason_that_says_nothing_is_refused(reason: str) -> None:
+    with pytest.raises(RecipeError, match="at least 10 characters"):
+        findings_of(MIXED, "decode.max_num_seqs=12", f"ignore=[{{code: PD006, reason: {reason}}}]")
+
+
+def test_a_folder_that_is_named_like_a_recipe_is_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "sub.yaml").mkdir()
+    (tmp_path / "sub.yaml/100% a:b,c\nd.yaml").write_text("decode: {mtp: x}\n")
+    done = _check(".", "--format", "github", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "::error file=sub.yaml/100%25 a%3Ab%2Cc%0Ad.yaml,line=" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("1 recipe checked")
 
 
 def test_a_reason_is_read_back_as_it_was_written() -> None:
