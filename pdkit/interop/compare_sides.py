@@ -106,7 +106,8 @@ def _or_findings(path: Path) -> tuple[list[Side], tuple[Finding, ...]]:
 
 def _files(folder: Path) -> Iterator[Path]:
     for pattern in ("*.yaml", "*.yml"):
-        yield from (one for one in sorted(folder.rglob(pattern)) if not one.name.startswith("base"))
+        found = sorted(folder.rglob(pattern))
+        yield from (one for one in found if not one.name.startswith("base") and not one.is_dir())
 
 
 def _of_pdkit(path: Path, plan: Plan) -> Side:

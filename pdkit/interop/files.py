@@ -9,6 +9,7 @@ from pathlib import Path
 from pdkit import commands
 from pdkit.commands import Checked, recipe_files
 from pdkit.errors import UsageError
+from pdkit.files import open_regular
 from pdkit.recipe.source import LARGEST_FILE
 
 _THEIRS = re.compile(rb"^(?:backend|resources|roles|base)[ \t]*:", re.MULTILINE)
@@ -18,7 +19,7 @@ _OURS = re.compile(rb"^(?:extends|prefill|decode|agg|common|workload)[ \t]*:", r
 def is_srt_file(path: Path) -> bool:
     """Whether a file looks like an srt-slurm recipe; one that cannot be read does not."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             text = stream.read(LARGEST_FILE)
     except OSError:
         return False

@@ -45,9 +45,10 @@ def outcomes(path: Path) -> Iterator[Outcome]:
 def write(found: Iterable[Outcome], source: Path, output: Path) -> None:
     """Write each recipe: to `output` itself when it is one, else below it as the originals lie below `source`.
 
-    Raises UsageError when two recipes would go to one file.
+    Raises UsageError when two recipes would go to one file, or one over an original.
     """
     found = list(found)
+    originals = {one.file.resolve() for one in found}
     single = sum(len(one.recipes) for one in found) == 1 and not source.is_dir() and not output.is_dir()
     targets: dict[Path, Imported] = {}
     for one in found:
@@ -57,6 +58,10 @@ def write(found: Iterable[Outcome], source: Path, output: Path) -> None:
             target = output if single else folder / f"{name}.yaml"
             if target in targets:
                 raise UsageError(f"two recipes would be written to {target}", fix="give them different names")
+            if target.resolve() in originals:
+                raise UsageError(
+                    f"{target} is an original, and would be overwritten", fix="name another file or folder"
+                )
             targets[target] = recipe
             one.written.append(target)
     for target, recipe in targets.items():

@@ -11,6 +11,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from pdkit.errors import Finding, RecipeError
+from pdkit.files import open_regular
 from pdkit.recipe.yaml_marks import Document, Mark, Path, parse
 
 ReadText = Callable[[FilePath], str]
@@ -45,7 +46,7 @@ class Source:
 def read_file(path: FilePath) -> str:
     """The text of a recipe file; RecipeError PD105 when it cannot be read."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             data = stream.read(LARGEST_FILE + 1)
         text = data.decode("utf-8")
     except FileNotFoundError:

@@ -317,3 +317,15 @@ def test_json_holds_texts_notes_and_refusals(tmp_path: Path) -> None:
     assert yaml.safe_load(recipe["text"])["name"] == "small"
     assert [note["what"] for note in recipe["notes"] if note["kind"] == "dropped"] == ["setup_script"]
     assert data["files"][0]["refused"] == []
+
+
+def test_an_import_never_overwrites_an_original(tmp_path: Path) -> None:
+    text = (HERE / "srt" / "exported-one.yaml").read_text()
+    file, link = tmp_path / "one.yaml", tmp_path / "link"
+    file.write_text(text)
+    link.symlink_to(tmp_path, target_is_directory=True)
+    for source, output in ((file, file), (tmp_path, tmp_path), (file, tmp_path), (file, link), (tmp_path, link)):
+        done = CliRunner().invoke(app, ["import", str(source), "-o", str(output)])
+        assert done.exit_code == 2
+        assert "would be overwritten" in done.output + str(done.exception)
+        assert file.read_text() == text

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from pdkit.commands import recipe_files
 from pdkit.errors import RecipeError
+from pdkit.interop.files import is_srt_file
 from pdkit.recipe.source import MOST_FILES, MOST_RECIPES, Source, load_sources
 
 
@@ -199,6 +202,25 @@ def test_bases_without_end_are_refused(folder: Path) -> None:
     assert f"more than {MOST_FILES} files" in message
 
 
-def test_a_file_without_end_is_refused() -> None:
+def test_a_file_too_large_is_refused(folder: Path) -> None:
+    (folder / "large.yaml").write_text("# more than a recipe\n" * 60_000)
     with pytest.raises(RecipeError, match="larger than 1 MiB"):
-        load_sources(Path("/dev/zero"))
+        load_sources(folder / "large.yaml")
+
+
+def test_a_pipe_or_a_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.yaml"
+    os.mkfifo(pipe)
+    link = tmp_path / "link.yaml"
+    link.symlink_to(pipe)
+    for path in (pipe, link, Path("/dev/zero"), tmp_path):
+        with pytest.raises(RecipeError, match="not a regular file") as error:
+            load_sources(path)
+        assert [finding.code for finding in error.value.findings] == ["PD105"]
+        assert not is_srt_file(path)
+
+
+def test_a_folder_named_like_a_recipe_is_none(tmp_path: Path) -> None:
+    (tmp_path / "old.yaml").mkdir()
+    (tmp_path / "one.yaml").write_text("schema: 1\n")
+    assert list(recipe_files([tmp_path])) == [tmp_path / "one.yaml"]
