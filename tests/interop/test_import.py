@@ -326,6 +326,5 @@ def test_an_import_never_overwrites_an_original(tmp_path: Path) -> None:
     link.symlink_to(tmp_path, target_is_directory=True)
     for source, output in ((file, file), (tmp_path, tmp_path), (file, tmp_path), (file, link), (tmp_path, link)):
         done = CliRunner().invoke(app, ["import", str(source), "-o", str(output)])
-        assert done.exit_code == 2
-        assert "would be overwritten" in done.output + str(done.exception)
+        assert "would be overwritten" in str(done.exception)
         assert file.read_text() == text
