@@ -59,7 +59,7 @@ docs: .venv/complete ## write docs/recipe.md, docs/rules/ and the output in READ
 	$(call step,docs,.venv/bin/python docs/make.py)
 
 .PHONY: bench
-bench: .venv/complete ## CPU seconds of the commands (BENCH=--json for scripts)
+bench: .venv/complete ## CPU seconds of the commands, start-up of a job on the virtual rack (BENCH=--json for scripts)
 	@.venv/bin/python bench/run.py $(BENCH)
 
 .PHONY: rack-deps

@@ -88,5 +88,5 @@ def import_points(
     target = output / points.name
     write_text(target, points.read_text(encoding="utf-8"))
     curves = len({point.label for point in found})
-    typer.echo(f"{target}: {len(found)} points on {curves} curve{'s' * (curves != 1)}")
+    typer.echo(f"{target}: {len(found)} point{'s' * (len(found) != 1)} on {curves} curve{'s' * (curves != 1)}")
     typer.echo(f"  draw it: pdkit report RUN... --published {target}")

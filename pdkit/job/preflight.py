@@ -158,7 +158,7 @@ def look_at_clock(folder: Path) -> Iterator[Look]:
     level: Literal["ok", "fault"] = "ok" if abs(skew) <= MOST_SKEW_SECONDS else "fault"
     yield Look(
         level,
-        f"the clock differs from the file server's by {skew:+.1f} s",
+        f"the clock differs from the file server's by {round(skew, 1) + 0.0:+.1f} s",  # a zero without sign
         "" if level == "ok" else "start chrony or ntpd",
     )
 

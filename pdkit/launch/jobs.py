@@ -81,19 +81,20 @@ def own_live_jobs() -> list[Job]:
 
 
 def slurm(argv: Sequence[str], *, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run one of Slurm's programs. Raises ClusterError when it is not here or gives no answer in time."""
+    """Run one of Slurm's programs. Raises ClusterError when it is not here, has no cluster, or is silent."""
+    elsewhere = 'use a login node of the cluster, or a virtual rack: pdkit rack start; eval "$(pdkit rack env)"'
     if shutil.which(argv[0]) is None:
-        raise ClusterError(
-            f"there is no Slurm on this machine: `{argv[0]}` is not on PATH",
-            fix='use a login node of the cluster, or a virtual rack: pdkit rack start; eval "$(pdkit rack env)"',
-        )
+        raise ClusterError(f"there is no Slurm on this machine: `{argv[0]}` is not on PATH", fix=elsewhere)
     seconds = ANSWER_SECONDS if seconds is None else seconds
     environment = {**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
     try:
-        return subprocess.run(argv, env=environment, text=True, capture_output=True, timeout=seconds, check=False)
+        done = subprocess.run(argv, env=environment, text=True, capture_output=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         fix = "ask for the controller's state: scontrol ping"
         raise ClusterError(f"Slurm is silent: {argv[0]} gave no answer within {seconds:g} s", fix=fix) from None
+    if done.returncode and "Could not establish a configuration source" in done.stderr:
+        raise ClusterError("Slurm is installed on this machine, but it belongs to no cluster", fix=elsewhere)
+    return done
 
 
 def one_sentence(stderr: str) -> str:

@@ -60,6 +60,18 @@ def status(pdkit, folder: Path) -> dict[str, object]:
     return dict(json.loads(ran.out)["runs"][0])
 
 
+def test_slurm_that_belongs_to_no_cluster(pdkit, programs: Programs, home: Path, tmp_path: Path) -> None:
+    said = (
+        "squeue: error: fetch_config: DNS SRV lookup failed\nsqueue: fatal: Could not establish a configuration source"
+    )
+    programs(squeue=f"echo '{said}' >&2; exit 1", sbatch="exit 9")
+    ran = pdkit("submit", HERE / "small.yaml", "-o", tmp_path / "runs")
+    assert ran.code == 3
+    assert ran.err.startswith(
+        "Slurm is installed on this machine, but it belongs to no cluster\n  fix: use a login node"
+    )
+
+
 def test_submitting_without_slurm_says_what_is_missing(programs: Programs, pdkit, folder: Path) -> None:
     programs()
     ran = pdkit("submit", HERE / "small.yaml", "-o", folder.parent)
