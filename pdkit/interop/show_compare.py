@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import takewhile
 from typing import Any
 
 from rich.console import Console
@@ -17,6 +18,14 @@ from pdkit.interop.compare_matrix import SIGNS, Matrix, shape_text, verdicts
 from pdkit.interop.compare_rows import GROUPS
 from pdkit.interop.compare_sides import Side
 
+WIDE = 150
+"""Columns from which a matrix has room for the whole words."""
+LEAST_CUT = 6
+"""A common beginning of fewer characters is not worth cutting."""
+SHORT: dict[str, str] = {
+    "software": "soft", "topology": "topo", "sizing": "size", "block size": "block", "connector": "conn",
+    "environment": "env", "benchmark": "load", "accuracy": "acc", "names": "name",
+}  # fmt: skip
 STYLES = {"same": "dim", "same in effect": "cyan", "differs": "red", "only here": "yellow", "only there": "yellow"}
 
 
@@ -51,26 +60,42 @@ def outcome(found: Comparison) -> str:
 
 def show_matrix(console: Console, found: Matrix, faults: Sequence[Finding]) -> None:
     """One line per pair and one sign per group of settings."""
+    narrow = console.width < WIDE
+    ours, theirs = (
+        _shortener([side.name for side in sides] if narrow else [])
+        for sides in (
+            [*(pair.left for pair in found.pairs), *found.only_left],
+            [*(pair.right for pair in found.pairs), *found.only_right],
+        )
+    )
     table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column("here", header_style="dim", overflow="fold")
-    table.add_column("there", header_style="dim", overflow="fold")
     for group in GROUPS:
-        table.add_column(group, header_style="dim", justify="center")
+        table.add_column(SHORT.get(group, group) if narrow else group, header_style="dim", justify="center")
+    table.add_column("here / there", header_style="dim", overflow="fold")
     for pair in found.pairs:
         signs = (Text(SIGNS[one], style=STYLES[one]) for one in verdicts(pair).values())
-        table.add_row(Text(pair.left.name), Text(pair.right.name), *signs)
-    for side, column in [*((one, 0) for one in found.only_left), *((one, 1) for one in found.only_right)]:
-        cells = [Text(""), Text("")]
-        cells[column] = Text(f"{side.name} (no partner)", style="yellow")
-        table.add_row(*cells)
+        table.add_row(*signs, Text("\n".join(dict.fromkeys((ours(pair.left.name), theirs(pair.right.name))))))
+    none = [Text("")] * len(GROUPS)
+    alone = [f"{ours(side.name)} (only here, no partner)" for side in found.only_left]
+    alone += [f"{theirs(side.name)} (only there, no partner)" for side in found.only_right]
+    for name in alone:
+        table.add_row(*none, Text(name, style="yellow"))
     console.print(table)
     console.print(Text("  ".join(f"{sign} {name}" for name, sign in SIGNS.items()), style="dim"))
     for fault in faults:
         console.print(Text(str(fault), style="yellow"), soft_wrap=True)
     equal = sum(pair.same_in_effect for pair in found.pairs)
-    alone = len(found.only_left) + len(found.only_right)
-    line = f"{len(found.pairs)} pairs, {equal} the same in effect; {alone} without a partner; {len(faults)} not read"
+    line = (
+        f"{len(found.pairs)} pairs, {equal} the same in effect; {len(alone)} without a partner; {len(faults)} not read"
+    )
     console.print(Text(line, style="green" if found.same_in_effect and not faults else "bold red"))
+
+
+def _shortener(names: list[str]) -> Callable[[str], str]:
+    """Cuts off what all names begin with, up to a dash."""
+    columns = zip(*(name.split("-")[:-1] for name in names), strict=False) if len(names) > 1 else ()
+    length = sum(len(words[0]) + 1 for words in takewhile(lambda words: len(set(words)) == 1, columns))
+    return lambda name: f"…{name[length:]}" if length >= LEAST_CUT else name
 
 
 def comparison_data(found: Comparison) -> dict[str, Any]:

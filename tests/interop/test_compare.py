@@ -15,7 +15,7 @@ from pdkit.facts.flags import flag_table
 from pdkit.interop.compare import Comparison, compare
 from pdkit.interop.compare_flags import default_of, effective
 from pdkit.interop.compare_matrix import match, verdicts
-from pdkit.interop.compare_rows import Row
+from pdkit.interop.compare_rows import GROUPS, Row
 from pdkit.interop.compare_sides import sides, sides_below
 from pdkit.interop.show_compare import comparison_data, matrix_data, show_matrix
 from pdkit.interop.show_page import write_page
@@ -241,3 +241,20 @@ def _pair(folder: Path, theirs: str) -> Comparison:
 def _row(pair: Comparison, role: str, what: str) -> Row:
     [found] = [row for row in pair.rows if row.role == role and row.what == what]
     return found
+
+
+@pytest.mark.parametrize("width", [80, 120, 170])
+def test_a_matrix_fits_any_terminal(width: int) -> None:
+    """Each sign stands below its heading, and the end of each name, which tells the pairs apart, is whole."""
+    ours, _ = sides_below(shipped("recipes") / "qwen38" / "published")
+    console = Console(width=width, file=StringIO())
+    with console.capture() as captured:
+        show_matrix(console, match(ours, ours[:-1]), [])
+    text = captured.get()
+    table = text.splitlines()
+    heading = next(line for line in table if "here / there" in line)
+    assert len(heading.split("here / there")[0].replace("block size", "block").split()) == len(GROUPS)
+    assert all(len(line) <= width for line in table)
+    assert sum(line.count("=") >= len(GROUPS) - 3 for line in table) == len(ours) - 1
+    assert "cc128" in text
+    assert len(table) <= 4 + 2 * len(ours)
