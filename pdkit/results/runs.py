@@ -104,12 +104,21 @@ class Configuration:
 
 
 def configurations(records: Sequence[RunRecord]) -> list[Configuration]:
-    """A name and a style for each run: the recipe's name, or the folder's where two runs have the same recipe."""
+    """A name and a style for each run: the recipe's name, where two have the same the folder's, else its path."""
     names = Counter(record.name for record in records)
-    labels = [record.name if names[record.name] == 1 else record.folder.resolve().name for record in records]
-    if len(set(labels)) != len(labels):
-        raise UsageError("two of the runs have one and the same name", fix="name each run folder once")
+    folders = Counter(record.folder.resolve().name for record in records)
+    labels = [_label(record, names, folders) for record in records]
+    twice = [label for label, count in Counter(labels).items() if count > 1]
+    if twice:
+        raise UsageError(f"this run is named {labels.count(twice[0])} times", at=twice[0], fix="name it once")
     # Runs with points come first, so that the best readable colours are not spent on runs without a curve.
     order = sorted(range(len(records)), key=lambda n: not records[n].valid_points)
     styles = {n: style for style, n in enumerate(order)}
     return [Configuration(run=record, label=labels[n], style=styles[n]) for n, record in enumerate(records)]
+
+
+def _label(record: RunRecord, names: Counter[str], folders: Counter[str]) -> str:
+    if names[record.name] == 1:
+        return record.name
+    folder = record.folder.resolve()
+    return folder.name if folders[folder.name] == 1 else str(folder)

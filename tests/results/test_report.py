@@ -178,8 +178,17 @@ def test_runs_that_do_not_compare_are_told(sample: ModuleType, runs: list[Path],
 
 
 def test_a_run_cannot_be_named_twice(runs: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="one and the same name"):
+    with pytest.raises(UsageError, match="named 2 times") as caught:
         build_report([runs[0], runs[0]], (), tmp_path / "report.html", believed)
+    assert caught.value.at == str(runs[0].resolve())
+
+
+def test_runs_of_one_name_in_two_places_go_by_their_paths(runs: list[Path], tmp_path: Path) -> None:
+    other = tmp_path / runs[0].name
+    shutil.copytree(runs[0], other)
+    named = configurations([read_run(folder) for folder in (runs[0], other, runs[1])])
+    assert [each.label for each in named[:2]] == [str(runs[0].resolve()), str(other.resolve())]
+    assert "/" not in named[2].label
 
 
 @pytest.mark.parametrize(
