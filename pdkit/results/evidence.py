@@ -146,16 +146,25 @@ def stands_on_another_gate(run: RunRecord) -> list[int]:
 
 
 def notes(named: list[Configuration]) -> list[tuple[str, list[str]]]:
-    """Each note of the points with where it holds; no place is named when it holds for every point."""
+    """Each note of the points with where it holds; no place is named when it holds for every point.
+
+    Notes that differ in the number that they begin with are one, which names the smallest and the largest.
+    """
     holders: dict[str, dict[str, list[int]]] = {}
+    numbers: dict[str, list[int]] = {}
     for each in named:
         for point in each.run.points:
             for note in dict.fromkeys(point.notes):
-                holders.setdefault(note, {}).setdefault(each.label, []).append(point.concurrency)
+                words = note.lstrip("0123456789")
+                numbers.setdefault(words, []).extend(map(int, [note[: -len(words)]] if words != note else []))
+                holders.setdefault(words, {}).setdefault(each.label, []).append(point.concurrency)
     every = {each.label: [point.concurrency for point in each.run.points] for each in named if each.run.points}
     return [
-        (note, [] if where == every else [_place(label, values, every[label]) for label, values in where.items()])
-        for note, where in holders.items()
+        (
+            " to ".join(map(str, sorted({min(values), max(values)}))) + words if (values := numbers[words]) else words,
+            [] if where == every else [_place(label, found, every[label]) for label, found in where.items()],
+        )
+        for words, where in holders.items()
     ]
 
 

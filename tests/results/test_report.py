@@ -253,13 +253,15 @@ def test_without_any_run_that_can_be_read_there_is_no_page(runs: list[Path], tmp
 def test_a_note_of_some_points_names_them(runs: list[Path]) -> None:
     first, second = (read_run(folder) for folder in runs[:2])
     points = tuple(
-        point.model_copy(update={"notes": ("all", *(("some",) if point.concurrency in (1, 8) else ()))})
+        point.model_copy(
+            update={"notes": ("all", *((f"{point.concurrency} % x",) if point.concurrency in (1, 8) else ()))}
+        )
         for point in first.points
     )
     others = tuple(point.model_copy(update={"notes": ("all",)}) for point in second.points)
     one, two = (replace(run, points=changed) for run, changed in ((first, points), (second, others)))
     named = configurations([one, two])
-    assert notes(named) == [("all", []), ("some", [f"{named[0].label} at concurrency 1, 8"])]
+    assert notes(named) == [("all", []), ("1 to 8 % x", [f"{named[0].label} at concurrency 1, 8"])]
     without = replace(two, points=tuple(point.model_copy(update={"notes": ()}) for point in others))
     assert notes(configurations([one, without]))[0] == ("all", [named[0].label])
 
