@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -20,8 +21,17 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Write `text` to `path` atomically (a temporary file in the same folder, then a rename)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write `text` to `path` atomically (a temporary file in the same folder, then a rename).
+
+    OSError where something else than a file stands there: a rename would put a file in the place of a device.
+    """
+    if path.exists() and not path.is_file():
+        kind = errno.EISDIR if path.is_dir() else errno.EINVAL
+        raise OSError(kind, os.strerror(kind) if path.is_dir() else "Not a regular file", str(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from None
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:

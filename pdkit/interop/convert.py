@@ -16,6 +16,7 @@ from pdkit.interop.types import SrtRecipe
 from pdkit.interop.workload import put_workload
 from pdkit.plan.placement import DoesNotSpreadError, place
 from pdkit.recipe.owned import OWNED_FLAGS, flag_name
+from pdkit.recipe.schema import ClusterSpec, InfraSpec
 from pdkit.recipe.yaml_marks import Path
 
 HARDWARE = {"gb300": "gb300-nvl72", "gb200": "gb200-nvl72"}
@@ -169,7 +170,7 @@ def _put_hardware(draft: Draft, recipe: SrtRecipe) -> HardwareFacts:
 
 def _put_cluster(draft: Draft, recipe: SrtRecipe) -> None:
     for name in ("account", "partition", "qos", "time_limit"):
-        if recipe.slurm.get(name) is not None:
+        if recipe.slurm.get(name) not in (None, getattr(ClusterSpec(), name)):
             draft.put(("cluster", name), str(recipe.slurm[name]), ("slurm", name))
     for name, value in recipe.directives.items():
         where = ("sbatch_directives", name)
@@ -181,7 +182,7 @@ def _put_cluster(draft: Draft, recipe: SrtRecipe) -> None:
             draft.put(("cluster", "directives", name), value, where)
     for host, container in recipe.mounts.items():
         draft.put(("cluster", "mounts", host), container, ("container_mounts", host))
-    if recipe.ready_timeout_seconds is not None:
+    if recipe.ready_timeout_seconds not in (None, InfraSpec().ready_timeout_seconds):
         draft.put(("infra", "ready_timeout_seconds"), recipe.ready_timeout_seconds, ("health_check", "max_attempts"))
 
 

@@ -216,3 +216,18 @@ def _decided(plan: Plan) -> dict[str, Any]:
     }
     sizes = {role: one.block_size.value for role, one in plan.roles.items()}
     return {"roles": roles, "placement": data["placement"], "ports": data["ports"], "blocks": sizes}
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_the_text_of_an_import_comes_back_too(schema: Literal[1, 2], tmp_path: Path) -> None:
+    """What a person reads: importing an export of an imported recipe gives the same lines, but for its heading."""
+    files = sorted((HERE / "srt").glob("*.yaml"))
+    for one in (imported for file in files for imported in read_srt(file)):
+        (tmp_path / "ours.yaml").write_text(one.text)
+        (tmp_path / "theirs.yaml").write_text(export(make_plan(load(tmp_path / "ours.yaml")[0]), schema).text)
+        [back] = read_srt(tmp_path / "theirs.yaml")
+        assert _lines(back.text) == _lines(one.text)
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("#")]
