@@ -25,6 +25,8 @@ def troubles(run: RunRecord) -> list[Trouble]:
     missing = sorted(set(planned) - {point.concurrency for point in run.points})
     if run.gate and not run.gate.passed:
         found.append(("failed at the gate, so nothing was measured", run.gate.words))
+    elif not run.started:
+        found.append(("has not started", ""))
     elif not run.gate:
         found.append(("stopped before the gate, so nothing was measured", _ending(run)))
     elif missing:

@@ -109,6 +109,7 @@ def _workload(run: RunRecord) -> str:
 
 def _cautions(runs: list[RunRecord]) -> list[str]:
     """Why points of these runs must not be laid beside each other without a thought."""
+    runs = [run for run in runs if run.points]
     seen: dict[str, set[Any]] = {
         "models": {run.plan.get("model") for run in runs},
         "hardware": {run.plan.get("hardware") for run in runs},

@@ -42,6 +42,11 @@ class RunRecord:
         """Whether played engines took the place of the real ones."""
         return self.lock is not None and self.lock.rehearsal is not None
 
+    @property
+    def started(self) -> bool:
+        """Whether anything of it has run."""
+        return bool(self.ready or self.gate or self.result) or (self.folder / "events.jsonl").exists()
+
     def roles(self) -> dict[str, Json]:
         """The planned roles by name."""
         return dict(self.plan.get("roles", {}))

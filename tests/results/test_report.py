@@ -364,6 +364,20 @@ def test_a_sweep_that_stopped_early_is_told(runs: list[Path], tmp_path: Path) ->
     assert trouble.partial
 
 
+def test_a_run_that_was_only_rendered_has_not_started(runs: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "rendered"
+    folder.mkdir()
+    plan = json.loads((runs[0] / "plan.json").read_text(encoding="utf-8"))
+    (folder / "plan.json").write_text(json.dumps({**plan, "model": "another"}))
+    assert [trouble.stage for trouble in troubles(read_run(folder))] == ["has not started"]
+    page = build_report([runs[0], folder], (), tmp_path / "report.html", believed).read_text(encoding="utf-8")
+    assert "do not compare" not in page
+    (folder / "events.jsonl").touch()
+    assert [trouble.stage for trouble in troubles(read_run(folder))] == [
+        "stopped before the gate, so nothing was measured"
+    ]
+
+
 def test_no_two_of_many_configurations_look_alike() -> None:
     styles = range(len(SERIES) * len(MARKERS))
     assert len({(colour(style), marker(style)) for style in styles}) == len(styles)
