@@ -53,8 +53,8 @@ Holds = Callable[[Case, Any, Any], bool]
 """Whether a difference (their value, our value; None when it is not there) is the one that the reason speaks of."""
 
 
-def _anything(_case: Case, _theirs: Any, _ours: Any) -> bool:
-    return True
+def _ports(_case: Case, theirs: Any, ours: Any) -> bool:
+    return all(one is None or 1024 <= int(one) < 65536 for one in (theirs, ours))
 
 
 def _only_theirs(_case: Case, _theirs: Any, ours: Any) -> bool:
@@ -166,14 +166,14 @@ VARIABLES: dict[str, tuple[str, Holds]] = {
     "DYN_LOG": ("srt-slurm sets a filter of its own where the recipe sets none", _default_log),
     "DYN_SKIP_SGLANG_LOG_FORMATTING": ("speaks to another engine", _only_theirs),
     "DYN_SYSTEM_HOST": (OWN_ADDRESS, _only_ours),
-    "DYN_SYSTEM_PORT": ("ports are given out by each tool; a headless process has none in pdkit", _anything),
+    "DYN_SYSTEM_PORT": ("ports are given out by each tool; a headless process has none in pdkit", _ports),
     "DYN_TCP_RESPONSE_STREAM_HOST": (OWN_ADDRESS, _only_ours),
     "DYN_TCP_RPC_HOST": (OWN_ADDRESS, _only_ours),
-    "DYN_VLLM_KV_EVENT_PORT": ("ports are given out by each tool; a headless process has none in pdkit", _anything),
+    "DYN_VLLM_KV_EVENT_PORT": ("ports are given out by each tool; a headless process has none in pdkit", _ports),
     "HEAD_NODE_IP": ("nothing of vLLM or Dynamo reads it", _only_theirs),
     "VLLM_HOST_IP": (OWN_ADDRESS, _only_ours),
     "VLLM_NIXL_SIDE_CHANNEL_HOST": ("set without a connector too by srt-slurm", _only_theirs),
-    "VLLM_NIXL_SIDE_CHANNEL_PORT": ("ports are given out by each tool; without a connector there is none", _anything),
+    "VLLM_NIXL_SIDE_CHANNEL_PORT": ("ports are given out by each tool; without a connector there is none", _ports),
     "VLLM_PORT": ("srt-slurm spreads vLLM's own scan for free ports; pdkit plans the ports", _only_theirs),
 }
 
