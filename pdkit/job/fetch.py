@@ -36,12 +36,12 @@ def _check(spec: DataFile, file: Path) -> None:
         raise RecipeError(
             f"this is not {spec.name}: sha256 is {found}, expected {spec.sha256}",
             at=str(file),
-            fix=f"Remove it and fetch it again from {spec.url}.",
+            fix=f"remove it and fetch it again from {spec.url}.",
         )
 
 
 def _download(spec: DataFile, target: Path) -> None:
-    offline = f"On a machine with network, download it and pass it with --data FILE: {spec.url}"
+    offline = f"download it on a machine with network and name it, --set gate.data=FILE: {spec.url}"
     try:
         response = requests.get(spec.url, timeout=(_CONNECT_SECONDS, _READ_SECONDS))
         response.raise_for_status()
