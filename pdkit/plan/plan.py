@@ -50,6 +50,7 @@ class RolePlan:
     dtype: Decision[str]
     kv_cache_dtype: Decision[str]
     ssm_dtype: Decision[str]
+    conv_dtype: Decision[str]
     conv_state_layout: str | None
     kv_transfer: KvTransfer | None
     sizing: sizing.Sizing
@@ -189,7 +190,7 @@ class _Draft:
     dtype: Decision[str]
     kv_cache_dtype: Decision[str]
     ssm_dtype: Decision[str]
-    conv_dtype: str
+    conv_dtype: Decision[str]
     sizing: sizing.Sizing
     shape: blocks.CacheShape
 
@@ -223,7 +224,7 @@ def _draft(loaded: Loaded, role: Role, model: ModelFacts, hardware: HardwareFact
     prefill = role == "prefill" or (role == "agg" and spec.sized_for == "prefill")
     sized = sizing.size_role(spec, recipe.workload, prefill=prefill, mtp=mtp, capture_cap=hardware.default_max_capture)
     return _Draft(
-        role=role, spec=spec, mtp=mtp, dtype=dtype, kv_cache_dtype=kv_dtype, ssm_dtype=ssm, conv_dtype=conv.value,
+        role=role, spec=spec, mtp=mtp, dtype=dtype, kv_cache_dtype=kv_dtype, ssm_dtype=ssm, conv_dtype=conv,
         sizing=sized, shape=shape,
     )  # fmt: skip
 
@@ -289,6 +290,7 @@ def _finish(draft: _Draft, agreed: int | None, recipe: Recipe, model: ModelFacts
         model_path=spec.model_path or recipe.model.path,
         dtype=draft.dtype,
         kv_cache_dtype=draft.kv_cache_dtype,
+        conv_dtype=draft.conv_dtype,
         ssm_dtype=draft.ssm_dtype,
         conv_state_layout=decide(spec.conv_state_layout, layout_default, "NIXL on a hybrid model needs DS").value,
         kv_transfer=transfer,
@@ -348,7 +350,7 @@ def _max_concurrency(
 
 def _article_count(draft: _Draft, budget: memory.Memory, model: ModelFacts, hardware: HardwareFacts) -> float:
     token = blocks.attention_bytes_per_token(model, 1, draft.kv_cache_dtype.value)
-    state = blocks.state_bytes_per_layer(model, 1, 0, draft.conv_dtype, draft.ssm_dtype.value)
+    state = blocks.state_bytes_per_layer(model, 1, 0, draft.conv_dtype.value, draft.ssm_dtype.value)
     length = draft.sizing.max_model_len.value
     mib = kv.unsharded_request_mib(model, length, hardware.default_block_size, token, state)
     return round(max(0.0, budget.kv_cache_gib) * 1024 / mib, 1)

@@ -47,7 +47,7 @@ RULES: tuple[Rule, ...] = (
     capacity.length_fits,
     pairing.mtp_equal,
     pairing.kv_dtype_equal,
-    pairing.ssm_dtype_equal,
+    pairing.state_dtypes_equal,
     pairing_hybrid.conv_layout,
     pairing_connector.connector_equal,
     pairing.model_equal,

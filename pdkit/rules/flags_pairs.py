@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdkit.plan.plan import RolePlan
-from pdkit.rules.given import given_args
-from pdkit.rules.options import option, switch
+from pdkit.rules.given import given_args, option, switch
 from pdkit.rules.rule import Case, Hit, rule
 from pdkit.rules.versions import version
 
@@ -27,38 +26,28 @@ class Pair:
     """The vLLM from which it is so."""
 
 
-def _said(role: RolePlan, flag: str) -> Any:
-    """The value of a flag or of a key inside one, in either spelling of the key."""
-    dashed = option(role, flag.replace("_", "-"))
-    return option(role, flag) if dashed is None else dashed
-
-
-def _is_on(role: RolePlan, flag: str) -> bool:
-    return bool(switch(role, flag))
-
-
 PAIRS = (
     Pair(
         "structured-outputs-config.disable_any_whitespace",
-        lambda role, on: on and _said(role, "structured-outputs-config.backend") not in ("xgrammar", "guidance"),
+        lambda role, on: on and option(role, "structured-outputs-config.backend") not in ("xgrammar", "guidance"),
         "only the backends xgrammar and guidance can, and vLLM refuses it with `auto` too",
         "set `structured-outputs-config.backend: xgrammar`",
     ),
     Pair(
         "structured-outputs-config.disable_additional_properties",
-        lambda role, on: on and _said(role, "structured-outputs-config.backend") != "guidance",
+        lambda role, on: on and option(role, "structured-outputs-config.backend") != "guidance",
         "only the backend guidance can, and vLLM refuses it with `auto` too",
         "set `structured-outputs-config.backend: guidance`",
     ),
     Pair(
         "attention-backend",
-        lambda role, _: _said(role, "attention-config.backend") is not None,
+        lambda role, _: option(role, "attention-config.backend") is not None,
         "vLLM refuses it beside `attention-config.backend`",
         "keep one of the two",
     ),
     Pair(
         "enable-flashinfer-autotune",
-        lambda role, _: _said(role, "kernel-config.enable_flashinfer_autotune") is not None,
+        lambda role, _: option(role, "kernel-config.enable_flashinfer_autotune") is not None,
         "vLLM refuses it beside `kernel-config.enable_flashinfer_autotune`",
         "keep one of the two",
     ),
@@ -70,31 +59,31 @@ PAIRS = (
     ),
     Pair(
         "eplb-config.num_redundant_experts",
-        lambda role, count: bool(count) and not _is_on(role, "enable-eplb"),
+        lambda role, count: bool(count) and not switch(role, "enable-eplb"),
         "vLLM refuses redundant experts without `enable-eplb`",
         "set `enable-eplb: true`",
     ),
     Pair(
         "numa-bind-nodes",
-        lambda role, _: not _is_on(role, "numa-bind"),
+        lambda role, _: not switch(role, "numa-bind"),
         "vLLM refuses it without `numa-bind`",
         "set `numa-bind: true`",
     ),
     Pair(
         "numa-bind-cpus",
-        lambda role, _: not _is_on(role, "numa-bind"),
+        lambda role, _: not switch(role, "numa-bind"),
         "vLLM refuses it without `numa-bind`",
         "set `numa-bind: true`",
     ),
     Pair(
         "gms-shadow-mode",
-        lambda role, on: on and _said(role, "load-format") != "gms",
+        lambda role, on: on and option(role, "load-format") != "gms",
         "Dynamo refuses it without `load-format: gms`",
         "set `load-format: gms`",
     ),
     Pair(
         "enable-rl",
-        lambda role, on: on and _said(role, "logprobs-mode") != "processed_logprobs",
+        lambda role, on: on and option(role, "logprobs-mode") != "processed_logprobs",
         "Dynamo refuses it without `logprobs-mode: processed_logprobs`",
         "set `logprobs-mode: processed_logprobs`",
     ),
@@ -141,7 +130,7 @@ IDLE = (
     ),
     Pair(
         "eplb-config",
-        lambda role, _: not _is_on(role, "enable-eplb"),
+        lambda role, _: not switch(role, "enable-eplb"),
         "experts are balanced only with `enable-eplb`",
         "set `enable-eplb: true`, or remove it",
     ),
@@ -151,12 +140,6 @@ IDLE = (
         "it was removed, and vLLM takes allgather_reducescatter instead",
         "name the backend that you want",
         since="0.25",
-    ),
-    Pair(
-        "reasoning-parser",
-        lambda role, _: _said(role, "dyn-reasoning-parser") is None,
-        "Dynamo splits thinking from the answer by its own parser; vLLM's only guides structured output",
-        "set `serving.reasoning_parser` too, or remove it",
     ),
 )
 """Read in dynamo 1.6.1 vllm/args.py:370-398 and vllm/handlers.py:2631, vllm 0.26 config/vllm.py:1162, parallel.py
@@ -213,6 +196,6 @@ def _broken(case: Case, role: RolePlan, pairs: tuple[Pair, ...]) -> Iterator[tup
         if key is None and not inside:
             continue
         found = given[key or inside[0]]
-        value = found.value if key == name or inside else _said(role, pair.flag)
+        value = found.value if key == name or inside else option(role, pair.flag)
         if value is not None and pair.fails(role, value):
             yield pair, found.key

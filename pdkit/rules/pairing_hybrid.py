@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pdkit.facts.connectors import CONNECTORS, GDN_OVER_NIXL, NIXL, WRAPPERS, parts
 from pdkit.plan.plan import RolePlan
-from pdkit.rules.options import switch
+from pdkit.rules.given import switch
 from pdkit.rules.pairing_connector import over_nixl
 from pdkit.rules.rule import Case, Hit, rule
 from pdkit.rules.versions import version

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pdkit.plan.plan import RolePlan
-from pdkit.rules.options import key_of, option, variable
+from pdkit.rules.given import given_env, key_of, option
 from pdkit.rules.pairing_connector import over_nixl
 from pdkit.rules.rule import Case, Hit, rule
 
@@ -82,7 +82,7 @@ def kv_layout_equal(case: Case) -> Iterator[Hit]:
 
 
 def _layout(role: RolePlan) -> str:
-    given = (variable(role, LAYOUT) or NIXL_LAYOUT).upper()
+    given = (given_env(role).get(LAYOUT) or NIXL_LAYOUT).upper()
     return LAYOUTS.get(given, given)
 
 
@@ -98,6 +98,8 @@ def tp_sizes_fit(case: Case) -> Iterator[Hit]:
         return
     prefill, decode = case.pair
     p, d, heads = prefill.topology.tp, decode.topology.tp, case.plan.model.num_kv_heads
+    if any(max(tp, heads) % min(tp, heads) for tp in (p, d)):
+        return  # PD003 has said that this TP cannot be
     if max(p, d) % min(p, d):
         fault = f"neither of TP{p} and TP{d} is a multiple of the other"
     elif p > d and p > heads and not case.plan.model.hybrid:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pdkit.plan.placement import Process
 from pdkit.plan.plan import RolePlan
-from pdkit.rules.given import given_args, spans_nodes
+from pdkit.rules.given import given_args
 from pdkit.rules.rule import Case, Hit, rule
 
 
@@ -93,7 +93,7 @@ OTHER_MODES = ("data-parallel-multi-port-external-lb", "enable-fault-tolerance",
 def ranks_start_as_planned(case: Case) -> Iterator[Hit]:
     """Free flags that name another mode, and several ranks that are cut over nodes."""
     for role in case.plan.roles.values():
-        many = role.topology.dp > 1 or spans_nodes(case.plan, role)
+        many = role.topology.dp > 1 or case.spans_nodes(role)
         for one in given_args(role) if many else ():
             agreed = SERVED_BY_THE_PLAN.get(one.name)
             if (agreed and one.value != agreed) or (one.name in OTHER_MODES and one.value):

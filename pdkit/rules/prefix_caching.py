@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdkit.plan.plan import RolePlan
-from pdkit.rules.options import option
+from pdkit.rules.given import option
 from pdkit.rules.rule import Case, Hit, rule
 from pdkit.rules.versions import version
 

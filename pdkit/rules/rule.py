@@ -37,6 +37,10 @@ class Case:
         roles = self.plan.roles
         return (roles["prefill"], roles["decode"]) if "decode" in roles and "prefill" in roles else None
 
+    def spans_nodes(self, role: RolePlan) -> bool:
+        """Whether an endpoint of the role has processes on several nodes."""
+        return any(one.role == role.role and one.processes > 1 for one in self.plan.placement)
+
     def where(self, role: Role, *names: str) -> Path:
         """Where a setting of a role was written: in the role, else under `common`, else the role itself."""
         for path in ((role, *names), ("common", *names)):

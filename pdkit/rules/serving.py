@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pdkit.facts.flags import dynamo_table, lookup
 from pdkit.plan.plan import RolePlan
 from pdkit.recipe.load import nearest
-from pdkit.rules.options import key_of, option, switch
+from pdkit.rules.given import key_of, option, switch
 from pdkit.rules.rule import Case, Hit, rule
 from pdkit.rules.versions import version
 
@@ -30,7 +30,7 @@ def tool_parser_fits(case: Case) -> Iterator[Hit]:
     "(eliza#10670). Without one a call that the model only thinks of is taken for a call (vllm#39056).",
 )
 def reasoning_parser_fits(case: Case) -> Iterator[Hit]:
-    """`serving.reasoning_parser` against the model, and that a thinking model with tools has one."""
+    """`serving.reasoning_parser` against the model; that a thinking model with tools has one, and not vLLM's alone."""
     model, serving = case.plan.model, case.plan.recipe.serving
     yield from _parser(case, "reasoning_parser", "dyn-reasoning-parser", model.reasoning_parser)
     if serving.tool_parser and not serving.reasoning_parser and model.thinking in ("always", "switchable"):
@@ -40,6 +40,16 @@ def reasoning_parser_fits(case: Case) -> Iterator[Hit]:
             fix=f"set `serving.reasoning_parser: {model.reasoning_parser or 'qwen3'}`",
             severity="warning",
         )
+    for role in case.plan.roles.values():
+        if not serving.reasoning_parser and (key := key_of(role, "reasoning-parser")):
+            yield Hit(
+                message=f"{role.role}: vLLM's `--reasoning-parser` only guides structured output; Dynamo splits "
+                "thinking from the answer by a parser of its own",
+                path=case.where(role.role, "args", key),
+                fix="set `serving.reasoning_parser` too, or remove it",
+                severity="warning",
+                key=True,
+            )
 
 
 SAME_FORM = {"deepseek_r1": "qwen3", "qwen25": "hermes"}

@@ -217,10 +217,10 @@ CASES = [
     ),
     Sides(
         "PD032",
-        ("model.facts=qwen3.5-397b", "prefill.topology=TP2", "decode.topology=TP3"),
-        ("prefill.topology=TEP8", "decode.topology=TEP4"),
-        "neither of TP2 and TP3 is a multiple",
-        also=("PD001", "PD003", "PD005", "PD007"),
+        ("model.facts=qwen3.5-397b", "prefill.topology=TP4", "decode.topology=TP6"),
+        ("model.facts=qwen3.5-397b", "prefill.topology=TP4", "decode.topology=TP3"),  # PD003 says that TP3 cannot be
+        "neither of TP4 and TP6 is a multiple",
+        also=("PD001", "PD003", "PD005", "PD007", "PD069"),
     ),
     Sides(
         "PD033",

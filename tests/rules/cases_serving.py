@@ -47,6 +47,13 @@ CASES = [
     Sides("PD043", (TOOLS[0],), TOOLS, "tool calls are also read out of its thinking", severity="warning"),
     Sides(
         "PD043",
+        ("decode.args.reasoning-parser=qwen3",),
+        ("decode.args.reasoning-parser=qwen3", "serving.reasoning_parser=qwen3"),
+        "only guides structured output",
+        severity="warning",
+    ),
+    Sides(
+        "PD043",
         ("serving.reasoning_parser=qwen3",),
         (),
         "no facts say in which form `dense` writes",

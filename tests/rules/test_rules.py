@@ -84,7 +84,7 @@ CASES = [
         ("decode.topology=TEP6",),
         ("decode.topology=TEP8",),
         "do not divide each other",
-        also=("PD032", "PD069"),
+        also=("PD069",),
     ),
     Sides(
         "PD003",
@@ -188,6 +188,12 @@ CASES = [
         ("decode.mamba_ssm_cache_dtype=float32",),
         ("common.mamba_ssm_cache_dtype=float32",),
         "prefill bfloat16, decode float32",
+    ),
+    Sides(
+        "PD012",
+        ("decode.mamba_cache_dtype=float32",),
+        ("common.mamba_cache_dtype=float32",),
+        "convolution state dtype: prefill bfloat16, decode float32",
     ),
     Sides("PD013", ("common.conv_state_layout=SD",), ("common.conv_state_layout=DS",), "is SD, NIXL needs DS"),
     Sides(
