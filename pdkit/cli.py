@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,7 +57,21 @@ def main() -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    sys.excepthook = _wrapped
     raise InterruptedRunError("interrupted")
+
+
+def _wrapped(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Pydantic's core, where the signal may come in, puts what is raised there into an error of its own."""
+    import traceback
+
+    if InterruptedRunError.__name__ not in "".join(traceback.format_exception(kind, error, trace)):
+        sys.__excepthook__(kind, error, trace)
+        return
+    sys.stdout.flush()
+    sys.stderr.write("interrupted\n")
+    sys.stderr.flush()
+    os._exit(InterruptedRunError.exit_code)
 
 
 def _version(wanted: bool) -> None:

@@ -298,6 +298,33 @@ def test_ctrl_c_while_a_command_is_still_being_imported(module: str) -> None:
     assert "Traceback" not in said
 
 
+WRAPPED = """
+import os, signal, sys
+from pdkit import cli
+from pdkit.errors import InterruptedRunError
+signal.signal(signal.SIGINT, cli._interrupt)
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except InterruptedRunError as error:
+    seen = error
+raise ValueError(f"Error building: {' '.join(sys.argv[1:])}") from (seen if "chained" in sys.argv else None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "last"),
+    [
+        ("InterruptedRunError: interrupted", 8, "interrupted"),
+        ("chained", 8, "interrupted"),
+        ("by itself", 1, "ValueError: Error building: by itself"),
+    ],
+)
+def test_ctrl_c_that_a_library_wraps_is_still_one(words: str, code: int, last: str) -> None:
+    done = subprocess.run([sys.executable, "-c", WRAPPED, words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (code, last)
+    assert ("Traceback" in done.stderr) == (code == 1)
+
+
 def test_the_exit_code_of_the_first_moment_is_that_of_the_rest() -> None:
     assert InterruptedRunError.exit_code == entry.INTERRUPTED
 
