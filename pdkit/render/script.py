@@ -15,7 +15,9 @@ from pdkit.paths import shipped
 from pdkit.plan.cost import slurm_seconds
 from pdkit.plan.plan import Plan
 from pdkit.plan.ports import ETCD, NATS
-from pdkit.render.engine import Command, Variable, commands, discovery
+from pdkit.render.command import Command, Variable
+from pdkit.render.engine import commands
+from pdkit.render.infra import discovery
 from pdkit.render.text import Address, RunFolder, Text, Value, join, to_shell
 
 if TYPE_CHECKING:

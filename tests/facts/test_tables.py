@@ -13,7 +13,8 @@ from pdkit.facts.flags import flag_table, known_versions, lookup, nixl_variables
 from pdkit.facts.tables import engine_tables, read_probe
 from pdkit.paths import shipped
 from pdkit.recipe.schema import EngineSpec
-from pdkit.render.engine import commands, kv_transfer_config
+from pdkit.render.engine import commands
+from pdkit.render.worker import kv_transfer_config
 
 PROBE = {
     "schema": 1,

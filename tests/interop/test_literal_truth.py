@@ -19,7 +19,8 @@ from pdkit.interop.compare_flags import effective
 from pdkit.interop.srt import read_srt
 from pdkit.interop.types import Imported
 from pdkit.plan.plan import Plan, make_plan
-from pdkit.render.engine import Command, commands
+from pdkit.render.command import Command
+from pdkit.render.engine import commands
 from pdkit.render.text import fill
 
 HERE = Path(__file__).parent

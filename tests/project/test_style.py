@@ -13,7 +13,6 @@ LONG_MODULES = {
     "pdkit/doctor/engine_probe.py": "runs alone in the engines' own Python, where nothing of pdkit can be imported",
     "pdkit/plan/plan.py": "the one place where the parts of a plan meet",
     "pdkit/recipe/schema.py": "the whole recipe format on one page, docstring by docstring",
-    "pdkit/render/engine.py": "the whole command line of an engine, flag by flag with its reason",
 }
 
 MOST_BODY_LINES = 40

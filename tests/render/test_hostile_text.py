@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from pdkit.errors import Finding
 from pdkit.plan.plan import Plan
 from pdkit.recipe.source import Source
-from pdkit.render.engine import Command, Flag, commands
+from pdkit.render.command import Command, Flag
+from pdkit.render.engine import commands
 from pdkit.render.script import Comment, scripts
 from pdkit.render.text import RunFolder, fill, join, to_shell
 

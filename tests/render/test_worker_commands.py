@@ -17,7 +17,8 @@ from pdkit.paths import shipped
 from pdkit.plan.plan import Plan
 from pdkit.recipe.owned import OWNED_ENV, owner_of_flag
 from pdkit.recipe.source import Source
-from pdkit.render.engine import Command, commands
+from pdkit.render.command import Command
+from pdkit.render.engine import commands
 from pdkit.render.text import Value, fill
 
 Ready = Callable[..., tuple[Plan, Source, list[Finding]]]
