@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import yaml
 from failures import failures_table
@@ -151,15 +151,30 @@ def _rule_page(rule: Rule, example: Example) -> str:
 
 
 def _severities(rule: Rule) -> list[str]:
-    """The severities that the rule's function can give, read from its source."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(rule.check)))
-    hits = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Hit"]
-    found: set[str] = set() if hits else {"error"}
-    for hit in hits:
+    """The severities that a rule can give, read from the source of its function and of those that it calls."""
+    calls = [node for function in _reached(rule.check, set()) for node in ast.walk(function) if _is_hit(node)]
+    found: set[str] = set() if calls else {"error"}
+    for hit in calls:
         given = [word.value for word in hit.keywords if word.arg == "severity"]
-        words = [node.value for one in given for node in ast.walk(one) if isinstance(node, ast.Constant)]
-        found |= {word for word in words if word in ("error", "warning", "info")} or {"error"}
+        words = {str(node.value) for one in given for node in ast.walk(one) if isinstance(node, ast.Constant)}
+        # a severity out of a table may be either
+        found |= words & {"error", "warning", "info"} or ({"error", "warning"} if given else {"error"})
     return [one for one in ("error", "warning", "info") if one in found]
+
+
+def _is_hit(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "Hit"
+
+
+def _reached(function: Callable[..., object], seen: set[object]) -> Iterator[ast.AST]:
+    """The source of a function, and of every function of its module that it names."""
+    seen.add(function)
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    yield tree
+    for node in ast.walk(tree):
+        named = vars(inspect.getmodule(function)).get(node.id) if isinstance(node, ast.Name) else None
+        if inspect.isfunction(named) and named not in seen and named.__module__ == function.__module__:
+            yield from _reached(named, seen)
 
 
 def _reading_page(examples: dict[str, Example]) -> str:

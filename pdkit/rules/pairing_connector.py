@@ -132,14 +132,18 @@ def kv_role_is_told(case: Case) -> Iterator[Hit]:
     """`by_role` from vLLM 0.32 on, the newest that is known."""
     if not version(case.plan.recipe.engine.vllm).has("0.32"):
         return
-    for role in case.pair or ():
-        if over_nixl(role) and role.kv_transfer and role.kv_transfer.kv_role == "kv_both":
-            yield Hit(
-                message=f"{role.role}: kv_role `kv_both` is deprecated in vLLM {case.plan.recipe.engine.vllm}",
-                path=case.where(role.role, "kv_transfer", "kv_role"),
-                fix="set `common.kv_transfer.kv_role: by_role`",
-                severity="warning",
-            )
+    both = [
+        role.role
+        for role in case.pair or ()
+        if over_nixl(role) and role.kv_transfer and role.kv_transfer.kv_role == "kv_both"
+    ]
+    if both:
+        yield Hit(
+            message=f"{' and '.join(both)}: kv_role `kv_both` is deprecated in vLLM {case.plan.recipe.engine.vllm}",
+            path=case.where(both[0], "kv_transfer", "kv_role"),
+            fix="set `common.kv_transfer.kv_role: by_role`",
+            severity="warning",
+        )
 
 
 @rule(

@@ -125,7 +125,7 @@ CASES = [
         "PD027",
         ("engine.vllm=0.32.0",),
         ("engine.vllm=0.32.0", "common.kv_transfer={kv_role: by_role}"),
-        "prefill: kv_role `kv_both` is deprecated",
+        "prefill and decode: kv_role `kv_both` is deprecated",
         severity="warning",
     ),
     Sides("PD027", ("engine.vllm=0.32.0",), ("engine.vllm=0.31.0",), "is deprecated", severity="warning"),
