@@ -5,7 +5,6 @@ Run by `make docs`; with `--check` nothing is written and stale files are named 
 
 from __future__ import annotations
 
-import ast
 import inspect
 import os
 import re
@@ -13,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import yaml
 from failures import failures_table
+from severities import severities
 from typer.testing import CliRunner
 
 from pdkit.cli import app
@@ -145,36 +145,9 @@ def _rule_page(rule: Rule, example: Example) -> str:
     checked = inspect.getdoc(rule.check) or ""
     return (
         f"{MADE}\n# {rule.code}: {rule.title}\n\n{_filled(rule.why)}\n\n"
-        f"- **Severity**: {' or '.join(_severities(rule))}\n- **Checked**: {' '.join(checked.split())}\n"
+        f"- **Severity**: {' or '.join(severities(rule))}\n- **Checked**: {' '.join(checked.split())}\n"
         f"- **Fix** (of the example): {found[2]}\n\n## Example\n\n{shown}"
     )
-
-
-def _severities(rule: Rule) -> list[str]:
-    """The severities that a rule can give, read from the source of its function and of those that it calls."""
-    calls = [node for function in _reached(rule.check, set()) for node in ast.walk(function) if _is_hit(node)]
-    found: set[str] = set() if calls else {"error"}
-    for hit in calls:
-        given = [word.value for word in hit.keywords if word.arg == "severity"]
-        words = {str(node.value) for one in given for node in ast.walk(one) if isinstance(node, ast.Constant)}
-        # a severity out of a table may be either
-        found |= words & {"error", "warning", "info"} or ({"error", "warning"} if given else {"error"})
-    return [one for one in ("error", "warning", "info") if one in found]
-
-
-def _is_hit(node: ast.AST) -> TypeGuard[ast.Call]:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "Hit"
-
-
-def _reached(function: Callable[..., object], seen: set[object]) -> Iterator[ast.AST]:
-    """The source of a function, and of every function of its module that it names."""
-    seen.add(function)
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    yield tree
-    for node in ast.walk(tree):
-        named = vars(inspect.getmodule(function)).get(node.id) if isinstance(node, ast.Name) else None
-        if inspect.isfunction(named) and named not in seen and named.__module__ == function.__module__:
-            yield from _reached(named, seen)
 
 
 def _reading_page(examples: dict[str, Example]) -> str:
@@ -196,7 +169,7 @@ def _gates_page() -> str:
 
 
 def _index() -> str:
-    rows = [f"| [{rule.code}]({rule.code}.md) | {rule.title} | {' or '.join(_severities(rule))} |" for rule in RULES]
+    rows = [f"| [{rule.code}]({rule.code}.md) | {rule.title} | {' or '.join(severities(rule))} |" for rule in RULES]
     return "\n".join(
         [
             MADE,
