@@ -18,6 +18,7 @@ LEAST_SHM_GIB = 1.0
 """Per process of the engines: message queues, NCCL and UCX; Docker gives 0.06 GiB when nobody asks for more."""
 LEAST_OPEN_FILES = 8192
 """An engine with NIXL, its workers and some thousand connections."""
+MEMORY = Path("/proc/meminfo")
 IMEX = Path("/dev/nvidia-caps-imex-channels")
 
 
@@ -39,7 +40,7 @@ def gpu_memory(plan: dict[str, Any] | None, node: int) -> Iterator[Check]:
         yield Check("gpu memory", "cannot be told", rows, "run it on a node with GPUs")
         return
     yield Check("driver", "ok", f"{rows[0][3]}, {len(rows)} GPUs" if rows else "no GPU is visible")
-    free = {int(row[0]): int(row[1]) / 1024 for row in rows}
+    free = {int(row[0]): _free_gib(row[1]) for row in rows}
     for process in plan["placement"] if plan else ():
         memory = plan["roles"][process["role"]]["memory"] if plan else None
         if process["node"] != node or not memory:
@@ -51,6 +52,14 @@ def gpu_memory(plan: dict[str, Any] | None, node: int) -> Iterator[Check]:
                 yield Check("gpu memory", "problem", text, "free it, or lower gpu_memory_utilization")
             elif have is not None:
                 yield Check("gpu memory", "ok", f"GPU {gpu}: {have:.1f} GiB free of the {need:.1f} GiB planned")
+
+
+def _free_gib(mib: str) -> float:
+    """Free memory of a GPU; where it shares the CPU's and tells `[N/A]`, what the machine can still give."""
+    if mib.isdigit():
+        return int(mib) / 1024
+    lines = dict(line.split(":", 1) for line in MEMORY.read_text(encoding="utf-8").splitlines() if ":" in line)
+    return int(lines["MemAvailable"].split()[0]) / 2**20
 
 
 def fabric(plan: dict[str, Any] | None) -> Iterator[Check]:

@@ -87,11 +87,13 @@ def look_at_gpus(plan: dict[str, Any], node: int) -> Iterator[Look]:
         yield Look("fault", f"nvidia-smi failed: {(done.stderr or done.stdout).strip()[:200]}", "see the driver")
         return
     rows = [line.split(",") for line in done.stdout.splitlines() if "," in line]
-    used = {int(gpu): int(mib) for gpu, mib in rows}
+    used = {int(gpu): mib.strip() for gpu, mib in rows}
     for gpu in wanted:
         if gpu not in used:
             yield Look("fault", f"GPU {gpu} is planned, the node shows {len(used)} GPUs", "ask for whole nodes, --gres")
-        elif used[gpu] > BUSY_GPU_MIB:
+        elif not used[gpu].isdigit():  # unified memory: `[N/A]`
+            yield Look("note", f"GPU {gpu} does not say how much memory is in use", "look at the machine's free memory")
+        elif int(used[gpu]) > BUSY_GPU_MIB:
             text = f"GPU {gpu} is in use: {used[gpu]} MiB are taken before any engine started"
             yield Look("fault", text, "end what nvidia-smi shows there, or use another node")
     if len({one["node"] for one in plan["placement"]}) > 1 and not Path("/dev/nvidia-caps-imex-channels").exists():

@@ -17,6 +17,7 @@ from pdkit.doctor.check import Check
 from pdkit.doctor.engines import engine_checks, probe_image
 from pdkit.doctor.examine import examine
 from pdkit.errors import EngineError, UsageError
+from pdkit.job import preflight
 from pdkit.paths import shipped
 from pdkit.plan.contract import plan_data
 from pdkit.plan.plan import Plan, make_plan
@@ -123,6 +124,21 @@ esac
     assert [status for status, _ in states] == ["ok", "problem"]
     program(tool, "#!/bin/bash\necho no devices were found; exit 6\n")
     assert said(list(machine.fabric(None)), "fabric") == [("cannot be told", "no devices were found")]
+
+
+def test_a_gpu_that_shares_the_memory_of_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On GB10 nvidia-smi says `[N/A]`: what counts is what the machine can still give."""
+    tool = program(tmp_path / "bin" / "nvidia-smi", "#!/bin/bash\necho '0, [N/A], [N/A], 590.44'\n")
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    for gib, status in ((118, "ok"), (40, "problem")):
+        (tmp_path / "meminfo").write_text(f"MemTotal: 1 kB\nMemAvailable:  {gib * 2**20} kB\n")
+        monkeypatch.setattr(machine, "MEMORY", tmp_path / "meminfo")
+        plan = plan_of("qwen38/agg/decode-tep8.yaml", "hardware=gb10", "agg.topology=TP1")
+        [(found, text)] = said(list(machine.gpu_memory(plan_data(plan, ()), 0)), "gpu memory")
+        assert (found, f"GPU 0{':' * (status == 'ok')} " in text, f"{gib}.0 GiB free" in text) == (status, True, True)
+    program(tool, "#!/bin/bash\necho '0, [N/A]'\n")
+    looks = list(preflight.look_at_gpus(plan_data(plan, ()), 0))
+    assert [look.level for look in looks] == ["note", "ok"]
 
 
 def test_a_login_node_of_another_kind_is_told(tmp_path: Path) -> None:
