@@ -104,7 +104,8 @@ def page(all_numbers: list[Numbers]) -> Iterator[str]:
         yield "\nNo recipe of these revisions is written in schema 2; the shapes in `tests/interop/srt` stand for it.\n"
     yield "\nWhat is most often noted, by the setting of the original and the number of recipes:\n"
     notes = sum((one.notes for one in all_numbers), Counter[str]())
-    yield "\n" + ", ".join(f"`{what}` {number}" for what, number in notes.most_common(12)) + ".\n"
+    often = sorted(notes.items(), key=lambda note: (-note[1], note[0]))[:12]  # of equal numbers always the same
+    yield "\n" + ", ".join(f"`{what}` {number}" for what, number in often) + ".\n"
     yield "\nP/D recipes in which a rule finds something; a rule that needs facts of an unknown model is not run:\n\n"
     yield from _table("rule", names, _rule_rows(all_numbers))
 
@@ -148,4 +149,6 @@ def main(clones: list[Path]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2 or not all(Path(name, ".git").exists() for name in sys.argv[1:]):
+        sys.exit(__doc__)
     main([Path(name) for name in sys.argv[1:]])
