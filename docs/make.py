@@ -146,8 +146,12 @@ def _rule_page(rule: Rule, example: Example) -> str:
     return (
         f"{MADE}\n# {rule.code}: {rule.title}\n\n{_filled(rule.why)}\n\n"
         f"- **Severity**: {' or '.join(severities(rule))}\n- **Checked**: {' '.join(checked.split())}\n"
-        f"- **Fix** (of the example): {found[2]}\n\n## Example\n\n{shown}"
+        f"- **Fix** (of the example): {found[2]}\n- **Code**: {_place(rule)}\n\n## Example\n\n{shown}"
     )
+
+
+def _place(rule: Rule) -> str:
+    return f"`{rule.check.__module__.replace('.', '/')}.py`, `{rule.check.__name__}`"
 
 
 def _reading_page(examples: dict[str, Example]) -> str:
