@@ -12,7 +12,8 @@ from rich.text import Text
 from pdkit.errors import Finding
 from pdkit.plan.cost import Cost, expected_cost
 from pdkit.plan.decision import Decision
-from pdkit.plan.plan import Plan, RolePlan
+from pdkit.plan.plan import Plan
+from pdkit.plan.role import RolePlan
 from pdkit.rules.summary import CodeCount
 
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}

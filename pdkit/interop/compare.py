@@ -12,7 +12,8 @@ from pdkit.interop.compare_load import benchmark_rows
 from pdkit.interop.compare_rows import Row, row
 from pdkit.interop.compare_sides import Block, Side
 from pdkit.interop.compare_unsaid import settings_of_ours, unsaid
-from pdkit.plan.plan import Plan, RolePlan
+from pdkit.plan.plan import Plan
+from pdkit.plan.role import RolePlan
 from pdkit.recipe.schema import ROLES, Role
 from pdkit.render.engine import commands
 from pdkit.render.text import fill

@@ -14,7 +14,8 @@ from pdkit.interop.reading import as_int
 from pdkit.interop.srt import read_srt
 from pdkit.interop.types import Imported, Note, SrtBenchmark, SrtRecipe
 from pdkit.interop.unknown import STAND_IN
-from pdkit.plan.plan import Plan, RolePlan, make_plan
+from pdkit.plan.plan import Plan, make_plan
+from pdkit.plan.role import RolePlan
 from pdkit.recipe.load import load
 from pdkit.recipe.schema import Recipe, Role
 from pdkit.render.script import directives

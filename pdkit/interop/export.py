@@ -18,7 +18,8 @@ from pdkit.facts.flags import flag_table
 from pdkit.interop.compare_flags import effective
 from pdkit.interop.export_limits import limits
 from pdkit.interop.roles import MODES
-from pdkit.plan.plan import Plan, RolePlan
+from pdkit.plan.plan import Plan
+from pdkit.plan.role import RolePlan
 from pdkit.recipe.schema import Role
 from pdkit.render.engine import commands
 from pdkit.render.text import fill

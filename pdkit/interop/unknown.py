@@ -12,7 +12,8 @@ from typing import Any, cast
 
 from pdkit.errors import Finding
 from pdkit.facts.models import ModelFacts, Moe
-from pdkit.plan.plan import Plan, RolePlan
+from pdkit.plan.plan import Plan
+from pdkit.plan.role import RolePlan
 from pdkit.recipe.load import Loaded
 from pdkit.rules.catalogue import ACCEPTABLE, RULES
 from pdkit.rules.rule import Case, Rule

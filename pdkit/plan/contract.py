@@ -10,7 +10,8 @@ from pdkit.errors import Finding
 from pdkit.paths import expand
 from pdkit.plan.cost import expected_cost
 from pdkit.plan.decision import Decision
-from pdkit.plan.plan import Plan, RolePlan
+from pdkit.plan.plan import Plan
+from pdkit.plan.role import RolePlan
 
 SCHEMA = 1
 

@@ -6,77 +6,13 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from pdkit.errors import RecipeError
 from pdkit.facts.hardware import HardwareFacts, hardware_facts
 from pdkit.facts.models import ModelFacts, model_facts
-from pdkit.plan import blocks, dtypes, kv, memory, network, placement, ports, sizing
-from pdkit.plan.decision import Decision, decide
+from pdkit.plan import blocks, network, placement, ports
+from pdkit.plan.role import Draft, RolePlan, draft_role, finish_role
 from pdkit.recipe.load import Loaded
-from pdkit.recipe.schema import HardwareSpec, KvTransfer, Recipe, Role, RoleSpec
+from pdkit.recipe.schema import HardwareSpec, Recipe, Role
 from pdkit.recipe.source import Source
-from pdkit.recipe.topology import Topology
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaxConcurrency:
-    """How many requests fit, and what binds first."""
-
-    per_rank: float
-    """Requests of max-model-len that the KV cache of one rank holds."""
-    total: float
-    """The same over all ranks of the role."""
-    per_rank_of_load: float
-    """Requests as long as the load's (ISL + OSL + template) that the KV cache of one rank holds."""
-    seats: int
-    """max-num-seqs x ranks of the role."""
-    article_per_engine: float | None
-    """KV cache of one GPU over one unsharded request: what the Qwen3.8 article calls requests per engine."""
-    bound_by: str
-    """`KV`, `max-num-seqs`, `graphs` or `concurrency`."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolePlan:
-    """Everything decided for the endpoints of one role."""
-
-    role: Role
-    topology: Topology
-    endpoints: int
-    settings: RoleSpec
-    """The recipe's settings with `common` merged in."""
-    mtp: int
-    model_path: str
-    dtype: Decision[str]
-    kv_cache_dtype: Decision[str]
-    ssm_dtype: Decision[str]
-    conv_dtype: Decision[str]
-    conv_state_layout: str | None
-    kv_transfer: KvTransfer | None
-    sizing: sizing.Sizing
-    shape: blocks.CacheShape
-    block_size: Decision[int]
-    """What the engine will really use."""
-    requested_block_size: int | None
-    """What `--block-size` says; None when it is left to vLLM."""
-    layout: kv.KvLayout
-    memory: memory.Memory | None
-    max_concurrency: MaxConcurrency | None
-    network: network.RoleNetwork
-
-    @property
-    def ranks(self) -> int:
-        """DP ranks of one endpoint."""
-        return self.topology.dp
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of the whole role."""
-        return self.topology.gpus * self.endpoints
-
-    def share_of(self, requests: int) -> int:
-        """Most requests that a rank gets of so many, spread evenly over the ranks of all endpoints."""
-        return -(-requests // (self.endpoints * self.ranks))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +83,9 @@ def make_plan(loaded: Loaded, model: ModelFacts | None = None) -> Plan:
     recipe, source = loaded.recipe, loaded.source
     model = model or model_facts(recipe.model.facts, source.at(("model", "facts")))
     hardware = _hardware(recipe.hardware, source)
-    drafts = {role: _draft(loaded, role, model, hardware) for role in recipe.roles()}
+    drafts = {role: draft_role(loaded, role, model, hardware) for role in recipe.roles()}
     agreed, why = _agree(drafts)
-    roles = {role: _finish(draft, agreed, recipe, model, hardware) for role, draft in drafts.items()}
+    roles = {role: finish_role(draft, agreed, recipe, model, hardware) for role, draft in drafts.items()}
     topologies = {role: plan.topology for role, plan in roles.items()}
     fault, processes = "", []
     try:
@@ -180,21 +116,6 @@ def make_plan(loaded: Loaded, model: ModelFacts | None = None) -> Plan:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft:
-    """A role before the block size is agreed."""
-
-    role: Role
-    spec: RoleSpec
-    mtp: int
-    dtype: Decision[str]
-    kv_cache_dtype: Decision[str]
-    ssm_dtype: Decision[str]
-    conv_dtype: Decision[str]
-    sizing: sizing.Sizing
-    shape: blocks.CacheShape
-
-
 def _hardware(spec: HardwareSpec, source: Source) -> HardwareFacts:
     facts = hardware_facts(spec.facts, source.at(("hardware",)))
     changed = {key: getattr(spec, key) for key in ("nodes", "gpus_per_node", "gpu_memory_gib")}
@@ -202,45 +123,7 @@ def _hardware(spec: HardwareSpec, source: Source) -> HardwareFacts:
     return HardwareFacts(**{**values, **{key: value for key, value in changed.items() if value is not None}})
 
 
-def _draft(loaded: Loaded, role: Role, model: ModelFacts, hardware: HardwareFacts) -> _Draft:
-    recipe = loaded.recipe
-    spec = recipe.settings(role)
-    mtp = spec.mtp
-    if mtp is None and role == "prefill":
-        decode = recipe.settings("decode")
-        mtp, spec = decode.mtp, spec.model_copy(update={"speculative": spec.speculative or decode.speculative})
-    mtp = mtp or 0
-    dtype = _dtype(loaded, role, "dtype", spec.dtype, model.dtype)
-    kv_dtype = _dtype(loaded, role, "kv_cache_dtype", spec.kv_cache_dtype, dtype.value)
-    conv = _dtype(loaded, role, "mamba_cache_dtype", spec.mamba_cache_dtype, dtype.value)
-    ssm_auto = model.ssm_dtype or conv.value
-    ssm = _dtype(loaded, role, "mamba_ssm_cache_dtype", spec.mamba_ssm_cache_dtype, ssm_auto)
-    tp = spec.topology.tp
-    shape = blocks.CacheShape(
-        attention_bytes_per_token=blocks.attention_bytes_per_token(model, tp, kv_dtype.value),
-        state_bytes_per_layer=blocks.state_bytes_per_layer(model, tp, mtp, conv.value, ssm.value),
-        default_block_size=hardware.default_block_size,
-    )
-    prefill = role == "prefill" or (role == "agg" and spec.sized_for == "prefill")
-    sized = sizing.size_role(spec, recipe.workload, prefill=prefill, mtp=mtp, capture_cap=hardware.default_max_capture)
-    return _Draft(
-        role=role, spec=spec, mtp=mtp, dtype=dtype, kv_cache_dtype=kv_dtype, ssm_dtype=ssm, conv_dtype=conv,
-        sizing=sized, shape=shape,
-    )  # fmt: skip
-
-
-def _dtype(loaded: Loaded, role: Role, name: str, given: str | None, auto: str) -> Decision[str]:
-    """The resolved dtype; its reason keeps the string that vLLM is given, which NIXL compares literally."""
-    resolved = dtypes.resolve(given or "auto", auto)
-    if resolved not in dtypes.BYTES:
-        where = (role, name) if (role, name) in loaded.source.values else ("common", name)
-        known = ", ".join(sorted(dtypes.BYTES))
-        message = f"`{resolved}` is not a dtype whose width pdkit knows"
-        raise RecipeError(message, at=loaded.source.at(where), fix=f"known: {known}", code="PD115")
-    return Decision(resolved, "recipe" if given else "vllm", given or "auto")
-
-
-def _agree(drafts: dict[Role, _Draft]) -> tuple[int | None, str]:
+def _agree(drafts: dict[Role, Draft]) -> tuple[int | None, str]:
     """The block size to pin on every role, and why; None when a role stands alone or asks for its own."""
     wishes = {role: draft.spec.block_size or "auto" for role, draft in drafts.items()}
     if any(wish != "auto" for wish in wishes.values()):
@@ -253,107 +136,6 @@ def _agree(drafts: dict[Role, _Draft]) -> tuple[int | None, str]:
     if len(set(natural.values())) == 1:
         return agreed, f"both roles settle on {agreed} by themselves; pinned so that it stays so"
     return agreed, f"natural sizes differ ({text}); {agreed} is the smallest that holds the state on both roles"
-
-
-def _block_size(draft: _Draft, agreed: int | None) -> tuple[Decision[int], int | None]:
-    """(what the engine will use, what `--block-size` says)."""
-    wish = draft.spec.block_size or "auto"
-    natural = draft.shape.natural_block_size
-    if agreed is not None:
-        return Decision(agreed, "pdkit", f"agreed on both roles; natural {natural}"), agreed
-    if isinstance(wish, int):
-        used = draft.shape.resolved_block_size(wish)
-        note = "set by the recipe" if used == wish else f"the recipe says {wish}; vLLM raises it to hold the GDN state"
-        return Decision(used, "recipe", note), wish
-    return Decision(natural, "vllm", "vLLM's own choice"), None
-
-
-def _finish(draft: _Draft, agreed: int | None, recipe: Recipe, model: ModelFacts, hardware: HardwareFacts) -> RolePlan:
-    spec, topology = draft.spec, draft.spec.topology
-    block, requested = _block_size(draft, agreed)
-    layout = kv.kv_layout(
-        model, draft.shape, block.value, mtp=draft.mtp, pp=topology.pp, align=bool(spec.prefix_caching)
-    )
-    budget = memory.plan_memory(
-        model, hardware, topology, draft.mtp, draft.sizing,
-        utilization=spec.gpu_memory_utilization, kv_cache_gib=spec.kv_cache_memory_gib,
-        weights_gib=recipe.model.weights_gib,
-    )  # fmt: skip
-    transfer = _kv_transfer(draft)
-    layout_default = "DS" if model.hybrid and transfer is not None else None
-    return RolePlan(
-        role=draft.role,
-        topology=topology,
-        endpoints=spec.endpoints,
-        settings=spec,
-        mtp=draft.mtp,
-        model_path=spec.model_path or recipe.model.path,
-        dtype=draft.dtype,
-        kv_cache_dtype=draft.kv_cache_dtype,
-        conv_dtype=draft.conv_dtype,
-        ssm_dtype=draft.ssm_dtype,
-        conv_state_layout=decide(spec.conv_state_layout, layout_default, "NIXL on a hybrid model needs DS").value,
-        kv_transfer=transfer,
-        sizing=draft.sizing,
-        shape=draft.shape,
-        block_size=block,
-        requested_block_size=requested,
-        layout=layout,
-        memory=budget,
-        max_concurrency=_max_concurrency(draft, layout, budget, recipe, model, hardware) if budget else None,
-        network=network.role_network(model, topology),
-    )
-
-
-def _kv_transfer(draft: _Draft) -> KvTransfer | None:
-    if draft.spec.kv_transfer == "none":
-        return None
-    return draft.spec.kv_transfer or (None if draft.role == "agg" else KvTransfer())
-
-
-def _max_concurrency(
-    draft: _Draft,
-    layout: kv.KvLayout,
-    budget: memory.Memory,
-    recipe: Recipe,
-    model: ModelFacts,
-    hardware: HardwareFacts,
-) -> MaxConcurrency:
-    length = draft.sizing.max_model_len.value
-    per_rank = max(0.0, layout.max_concurrency(budget.kv_cache_gib, length))
-    load = recipe.workload.request_tokens
-    of_load = max(0.0, layout.max_concurrency(budget.kv_cache_gib, load))
-    ranks = draft.spec.topology.dp * draft.spec.endpoints
-    seqs = draft.sizing.max_num_seqs.value
-    limits = {"KV": of_load * ranks, "max-num-seqs": float(seqs * ranks)}
-    widest = max(draft.sizing.capture_sizes(draft.mtp), default=0)
-    if widest and draft.sizing.cudagraph_mode.value.startswith("FULL"):
-        limits["graphs"] = float(widest // (1 + draft.mtp) * ranks)
-    limits["concurrency"] = float(max(recipe.workload.concurrency))
-    bound_by = min(limits, key=lambda name: (limits[name], name != "concurrency"))
-    reasons = {
-        "KV": f"the KV cache holds {of_load:.2f} requests of {load} tokens per rank",
-        "max-num-seqs": f"max-num-seqs {seqs} x {ranks} ranks",
-        "graphs": f"captured graphs end at {widest} tokens",
-        "concurrency": "the load asks for no more",
-    }
-    return MaxConcurrency(
-        per_rank=round(per_rank, 2),
-        total=round(per_rank * ranks, 2),
-        per_rank_of_load=round(of_load, 2),
-        seats=seqs * ranks,
-        article_per_engine=_article_count(draft, budget, model, hardware) if model.hybrid else None,
-        bound_by=bound_by,
-        reason=reasons[bound_by],
-    )
-
-
-def _article_count(draft: _Draft, budget: memory.Memory, model: ModelFacts, hardware: HardwareFacts) -> float:
-    token = blocks.attention_bytes_per_token(model, 1, draft.kv_cache_dtype.value)
-    state = blocks.state_bytes_per_layer(model, 1, 0, draft.conv_dtype.value, draft.ssm_dtype.value)
-    length = draft.sizing.max_model_len.value
-    mib = kv.unsharded_request_mib(model, length, hardware.default_block_size, token, state)
-    return round(max(0.0, budget.kv_cache_gib) * 1024 / mib, 1)
 
 
 def _digest(recipe: Recipe, model: ModelFacts, hardware: HardwareFacts) -> str:

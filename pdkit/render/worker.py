@@ -10,8 +10,9 @@ from pdkit.facts.tables import engine_tables
 from pdkit.paths import expand
 from pdkit.plan.decision import Decision
 from pdkit.plan.placement import Process
-from pdkit.plan.plan import Plan, RolePlan
+from pdkit.plan.plan import Plan
 from pdkit.plan.ports import ProcessPorts
+from pdkit.plan.role import RolePlan
 from pdkit.recipe.owned import flag_name
 from pdkit.recipe.schema import KvTransfer, ServingSpec, deep_merge
 from pdkit.render.command import PYTHON, Command, Flag, Variable, free_flag, plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdkit.plan.memory import WEIGHTS_ERROR, Memory
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.rules.given import given_args, given_env, is_off
 from pdkit.rules.rule import Case, Hit, rule
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pdkit.facts.flags import Flag
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.rules.engines import Engines, engines_of
 from pdkit.rules.flags import is_number, near_or
 from pdkit.rules.rule import Case, Hit, rule

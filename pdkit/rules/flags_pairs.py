@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.rules.given import given_args, option, switch
 from pdkit.rules.rule import Case, Hit, rule
 from pdkit.rules.versions import version

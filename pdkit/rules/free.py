@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pdkit.facts.flags import flag_table, lookup
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.recipe.owned import flag_name
 from pdkit.rules.given import Given, given_args, given_env
 from pdkit.rules.rule import Case, Hit, rule

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.recipe.owned import flag_name
 
 OFF = {"", "0", "false", "n", "no", "off", "none"}

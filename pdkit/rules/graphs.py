@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.rules.given import given_env, is_off
 from pdkit.rules.rule import Case, Hit, rule
 from pdkit.rules.versions import version

@@ -7,7 +7,7 @@ from typing import Any
 
 from pdkit.facts.connectors import CONNECTORS, NIXL, parts
 from pdkit.facts.flags import dynamo_table
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.recipe.schema import KvTransfer
 from pdkit.rules.rule import Case, Hit, rule
 from pdkit.rules.versions import version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdkit.facts.connectors import CONNECTORS, GDN_OVER_NIXL, NIXL, WRAPPERS, parts
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.rules.given import switch
 from pdkit.rules.pairing_connector import over_nixl
 from pdkit.rules.rule import Case, Hit, rule

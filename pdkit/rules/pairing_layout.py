@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.rules.given import given_env, key_of, option
 from pdkit.rules.pairing_connector import over_nixl
 from pdkit.rules.rule import Case, Hit, rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.rules.given import given_env
 from pdkit.rules.pairing_connector import handing_over, over_nixl
 from pdkit.rules.rule import Case, Hit, rule

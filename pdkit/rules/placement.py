@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdkit.plan.placement import Process
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.rules.given import given_args
 from pdkit.rules.rule import Case, Hit, rule
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.rules.given import option
 from pdkit.rules.rule import Case, Hit, rule
 from pdkit.rules.versions import version

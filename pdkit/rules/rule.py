@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pdkit.errors import Finding, Severity
-from pdkit.plan.plan import Plan, RolePlan
+from pdkit.plan.plan import Plan
+from pdkit.plan.role import RolePlan
 from pdkit.recipe.schema import Role
 from pdkit.recipe.source import Source
 from pdkit.recipe.yaml_marks import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdkit.facts.flags import dynamo_table, lookup
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.recipe.load import nearest
 from pdkit.rules.given import key_of, option, switch
 from pdkit.rules.rule import Case, Hit, rule

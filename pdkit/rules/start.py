@@ -9,7 +9,7 @@ from pathlib import Path
 from pdkit.facts.flags import flag_table
 from pdkit.paths import expand
 from pdkit.plan.cost import PACES, expected_cost, slurm_seconds
-from pdkit.plan.plan import RolePlan
+from pdkit.plan.role import RolePlan
 from pdkit.rules.given import given_args, given_env
 from pdkit.rules.rule import Case, Hit, rule
 

@@ -13,7 +13,8 @@ from pdkit.facts.hardware import hardware_facts
 from pdkit.facts.models import MeasuredMemory, model_facts
 from pdkit.plan.decision import Decision
 from pdkit.plan.memory import plan_memory
-from pdkit.plan.plan import Plan, RolePlan
+from pdkit.plan.plan import Plan
+from pdkit.plan.role import RolePlan
 from pdkit.plan.sizing import Sizing
 from pdkit.recipe.topology import parse_topology
 
