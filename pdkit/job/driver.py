@@ -44,6 +44,9 @@ from pdkit.job.vigil import Vigil
 from pdkit.results.points import point_file
 
 RESULT = "result.json"
+ROOM = ".room"
+"""Space that is kept for the result, so that a full disk can be told."""
+ROOM_BYTES = 64 * 1024
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EVENT_SECONDS = 5.0
 """Progress of the gate and the sweep is told at most so often."""
@@ -64,6 +67,7 @@ class Driver:
 
     def run(self) -> None:
         """All stages; raises the PdkitError of the stage that fails."""
+        (self.folder / ROOM).write_bytes(os.urandom(ROOM_BYTES))  # nothing that a file system could compress
         wrong = changed(self.folder)
         if wrong:
             raise UsageError(wrong, at=str(self.folder), fix="run the recipe as a new run")
@@ -125,6 +129,8 @@ class Driver:
         self._note(f"concurrency {progress.concurrency}: {progress.state}, {progress.seconds:.0f} s")
 
     def _logs_are_clean(self) -> None:
+        if job := taken_over(self.folder):
+            raise InterruptedRunError(f"job {job} has taken this run folder over: nothing more is written")
         for hit in self.watch.look():
             name = hit.log.removesuffix(".log")
             raise EngineError(f"the log of {name} says that the run is void: {hit}", code="PD205")
@@ -152,12 +158,25 @@ def node_address(node: int) -> str:
     return os.environ[name]
 
 
+def taken_over(folder: Path) -> str:
+    """The job that runs in this folder now, when it is another one than this: Slurm had lost this one's node."""
+    mine, file = os.environ.get("RUN_JOB"), folder / "job.id"
+    owner = file.read_text(encoding="utf-8").strip() if mine and file.is_file() else ""
+    return owner if owner != mine else ""
+
+
 def finish(folder: Path, error: PdkitError | None, stage: str) -> int:
     """Write `result.json` and return the exit code."""
     code = error.exit_code if error else 0
     message = str(error) if error else "ready, gate and sweep passed"
     if error:
         sys.stderr.write(f"{message}\n")
+    if taken_over(folder):
+        return code
+    if "RUN_JOB" in os.environ and (folder / RESULT).exists():  # the job's script knows the cause, and has told it
+        emit(folder, "failed", exit_code=code, message=message)
+        return code
+    (folder / ROOM).unlink(missing_ok=True)
     result = {"schema": 1, "exit_code": code, "stage": stage, "message": message, "code": error.code if error else None}
     write_json(folder / RESULT, result)
     emit(folder, "done" if code == 0 else "failed", exit_code=code, message=message)

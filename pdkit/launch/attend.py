@@ -13,7 +13,7 @@ from pdkit.launch.board import reason, watch_board
 from pdkit.launch.status import RunStatus, status_of
 from pdkit.results.report import build_report
 
-_ENDED_BY_SLURM = ("CANCELLED", "TIMEOUT", "PREEMPTED", "DEADLINE", "REVOKED")
+_ENDED_BY_SLURM = ("CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "DEADLINE", "REVOKED")
 
 
 def attend(folders: Sequence[Path], console: Console) -> int:

@@ -31,6 +31,8 @@ SLURMS_OWN_WORDS = {
     "REVOKED": "another cluster took it",
 }
 """States that say more than the exit code of the job's script."""
+_KILLED = ("RaisedSignal", "JobLaunchFailure")
+"""Slurm's reasons for a script that has begun and left no exit code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,7 @@ def _read(folder: Path) -> _Run:
         plan=read_json(folder / "plan.json"),
         events=read_events(folder),
         jobs=submissions(folder),
-        measured=sum(read_json(file, {"valid": False})["valid"] for file in folder.glob("points/*.json")),
+        measured=sum(read_json(file, {"valid": False})["valid"] for file in folder.glob("points/c*.json")),
         result=result,
         result_age=age,
         rehearsal=rehearsed(folder),
@@ -178,6 +180,8 @@ def _ended(run: _Run, progress: Progress, result: dict[str, Any] | None, state: 
         note = f"rehearsal, no performance figure: {result['message']}" if run.rehearsal else result["message"]
         ended = Progress(stage="done", note=note, points=progress.points)
         return _build(run, ended, state=state, job=job, exit_code=0)
+    if job is not None and job.reason.startswith(_KILLED) and progress.stage != "queued":
+        words = "the job's script was killed"
     why = [words] if words else []
     if result is not None:
         why.append(result["message"])

@@ -13,7 +13,8 @@ LOAD_TOOL = Path(__file__).parents[1] / "job" / "fake_load_tool.py"
 def make_engines(folder: Path) -> Path:
     """An environment in `folder`: bin/python3 finds the fake packages first, bin/vllm is the fake load tool.
 
-    FAKE_LOAD=LIE is the load tool's own (see fake_load_tool.py); FAKE_LOAD=N=LIE lies at concurrency N only.
+    FAKE_LOAD=LIE is the load tool's own (see fake_load_tool.py); FAKE_LOAD=N=LIE lies at concurrency N only, and
+    FAKE_LOAD=@FILE as the file then says.
     """
     python = shlex.quote(sys.executable)
     _script(
@@ -23,6 +24,7 @@ def make_engines(folder: Path) -> Path:
     _script(
         folder / "bin" / "vllm",
         '[ "$1 $2" = "bench serve" ] || exit 2\nshift 2\n'
+        'case "$FAKE_LOAD" in @*) FAKE_LOAD=$(cat "${FAKE_LOAD#@}") ;; esac\n'
         'case "$FAKE_LOAD/ $* " in\n'
         '  *=*/*" --max-concurrency ${FAKE_LOAD%%=*} "*) FAKE_LOAD=${FAKE_LOAD#*=} ;;\n'
         "  *=*/*) FAKE_LOAD= ;;\n"

@@ -21,11 +21,11 @@ def folder(kind: str) -> Path:
 class Registration:
     """The files of one worker."""
 
-    def __init__(self, component: str, port: int, card: dict[str, Any]) -> None:
+    def __init__(self, component: str, host: str, card: dict[str, Any]) -> None:
         key = uuid.uuid4().int >> 64
         name = f"dynamo%2F{component}%2Fgenerate%2F{key:x}"
         endpoint = {"type": "Endpoint", "component": component, "endpoint": "generate", "namespace": "dynamo"}
-        address = f"127.0.0.1:{port}/{key:x}/dynamo/{component}/generate"
+        address = f"{host}/{key:x}/dynamo/{component}/generate"
         endpoint |= {"instance_id": key, "transport": {"tcp": address}}
         self.files = {folder("instances") / name: endpoint, folder("mdc") / name: {"type": "Model", **card}}
         self.id = f"{key:x}"

@@ -90,11 +90,12 @@ class Engine:
             raise SystemExit("RuntimeError: Engine core initialization failed. See root cause above.")
         host = os.environ["DYN_SYSTEM_HOST"]
         web.serve(host, int(os.environ["DYN_SYSTEM_PORT"]), self.system)
-        self.rpc_port = web.serve("127.0.0.1", 0, self.rpc)
+        host = os.environ["DYN_TCP_RPC_HOST"]
+        address = f"{host}:{web.serve(host, 0, self.rpc)}"
         while "unready" in lies.told(self.name):
             time.sleep(0.05)
         card = {"display_name": self.flags.served_model_name, "component": self.component, "worker_type": self.role}
-        self.registration = Registration(self.component, self.rpc_port, card)
+        self.registration = Registration(self.component, address, card)
         print(f"INFO {self.name} ready", flush=True)
 
     def system(self, path: str, _body: Any) -> web.Answer:
