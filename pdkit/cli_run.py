@@ -48,7 +48,7 @@ def run(
         folder, one = find_unfinished(recipe, tuple(sets), output)
     else:
         folder, one = prepare(recipe, tuple(sets), output, force=force, engines=engines)
-    if resume and finished(folder, one):
+    if resume and finished(folder):
         typer.echo(f"{folder}: nothing is missing; report: {folder / 'report.html'}")
         return
     environment = engine_environment(one, engines)

@@ -67,13 +67,14 @@ def find_unfinished(recipe: Path, sets: tuple[str, ...], output: Path) -> tuple[
     raise UsageError(f"no run of this recipe in {output}", fix="run it without --resume first")
 
 
-def finished(folder: Path, plan: Plan) -> bool:
+def finished(folder: Path) -> bool:
     """Whether nothing is missing: the driver said so, and every point is there and may be believed."""
     result = folder / "result.json"
     if not result.is_file() or json.loads(result.read_text(encoding="utf-8"))["exit_code"] != 0:
         return False
+    wanted = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["workload"]["concurrency"]
     valid = {point.concurrency for point in read_points(folder) if point.valid} - doubts(folder).keys()
-    return valid >= set(plan.recipe.workload.concurrency)
+    return valid >= set(wanted)
 
 
 def outcome(folder: Path) -> str:

@@ -19,6 +19,7 @@ from pdkit.launch.clusters import Cluster, choose_cluster
 from pdkit.launch.jobs import Job, own_live_jobs
 from pdkit.launch.record import read_json, submissions
 from pdkit.launch.rehearsal import MOCKER, environment_of, equip, rehearsed
+from pdkit.launch.run import finished
 from pdkit.launch.slurm import Options, RefusedError, refuse_secrets, submit, test_only
 from pdkit.plan.plan import Plan, make_plan
 from pdkit.recipe.load import Loaded, load
@@ -127,7 +128,7 @@ def resume(folder: Path, options: Options) -> Submission:
         for job in own_live_jobs():
             if job.folder == folder:
                 return Submission(folder=folder, job=job.id, state=job.state, nodes=nodes)
-        if _finished(folder):
+        if finished(folder):
             raise UsageError("nothing is missing in this run", at=str(folder), fix=f"pdkit report {folder}")
         number = submit(folder, _with_players(folder, options))
         return Submission(folder=folder, job=number, state="SUBMITTED", nodes=nodes)
@@ -151,10 +152,6 @@ def _refuse_changed(folder: Path) -> None:
     if sha256((folder / "recipe.yaml").read_bytes()) != lock["recipe"] or plan["digest"] != lock["plan"]:
         message = "this run folder is not as it was rendered, so its evidence and new points would not belong together"
         raise UsageError(message, at=str(folder), fix="submit the recipe as a new run")
-
-
-def _finished(folder: Path) -> bool:
-    return bool(read_json(folder / "result.json", {}).get("exit_code") == 0)
 
 
 @contextlib.contextmanager

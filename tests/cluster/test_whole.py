@@ -38,14 +38,16 @@ def test_a_job_proves_gates_sweeps_and_goes_on_with_what_is_missing(cluster, pdk
     assert (done["points"], done["exit_code"], done["note"]) == ([2, 2], 0, "ready, gate and sweep passed")
     first = identities(folder)
 
-    # as a preempted job would have left it
-    (folder / "points" / "c0002.json").unlink()
-    (folder / "result.json").write_text(
-        json.dumps({"schema": 1, "exit_code": 8, "stage": "sweep", "message": "stopped"})
-    )
+    finished = pdkit("submit", "--resume", folder)
+    assert (finished.code, "nothing is missing" in finished.err) == (2, True)
+
+    # the result alone is not believed: one point does not follow from its trace
     kept = (folder / "points" / "c0001.json").read_bytes()
-    assert cluster.status(folder)["points"] == [1, 2]
+    changed = json.loads((folder / "points" / "c0002.json").read_text())
+    changed["output_tok_s"] *= 2
+    (folder / "points" / "c0002.json").write_text(json.dumps(changed))
     assert pdkit("submit", "--resume", folder).code == 0
+    cluster.wait_until(lambda: not (folder / "result.json").exists(), "the next job has begun")
     done = cluster.reach(folder, "done", state="COMPLETED", deadline_s=90)
     assert done["points"] == [2, 2]
     assert (folder / "points" / "c0001.json").read_bytes() == kept
@@ -54,7 +56,7 @@ def test_a_job_proves_gates_sweeps_and_goes_on_with_what_is_missing(cluster, pdk
     second = identities(folder)
     assert not set(first) & set(second), "proved and gated anew, as other processes"
     assert (folder / "gate.1.jsonl").exists()
-    points = {file.stem: json.loads(file.read_text()) for file in (folder / "points").iterdir()}
+    points = {file.stem: json.loads(file.read_text()) for file in (folder / "points").glob("c*.json")}
     assert points["c0001"]["gate_digest"] != points["c0002"]["gate_digest"], "each point names its own gate"
     assert set(points["c0001"]["boot_ids"]) == set(first)
     assert set(points["c0002"]["boot_ids"]) == set(second)
