@@ -41,7 +41,7 @@ def _lines(told: Told, ranks: Sequence[Rank]) -> Iterator[str]:
         "effective_attention_block_size": told.block_size,
         "num_gpu_blocks": told.kv_blocks * len(ranks),  # vLLM sums this one over the ranks of a process
         "kv_cache_size_tokens": told.kv_blocks * told.block_size,
-        "kv_cache_max_concurrency": round(told.kv_blocks * told.block_size / told.max_model_len, 2),
+        "kv_cache_max_concurrency": told.max_concurrency,
     }
     labels = ",".join(f'{name}="{value}"' for name, value in config.items())
     yield from _family("cache_config_info", ranks, [(labels, lambda _: 1)])

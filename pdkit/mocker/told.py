@@ -28,6 +28,8 @@ class Told:
     block_size: int
     kv_blocks: int
     """Blocks per rank: what the plan expects."""
+    max_concurrency: float
+    """Requests of the longest length whose KV a rank holds: what the plan expects."""
     max_model_len: int
     max_num_seqs: int
     mtp: int
@@ -60,6 +62,7 @@ def read_told(words: Sequence[str], run_dir: Path) -> Told:
         ranks=tuple(range(first, first + local)),
         block_size=flags.block_size or plan["block_size"]["effective"][role],
         kv_blocks=plan["roles"][role]["kv"]["blocks"],
+        max_concurrency=plan["roles"][role]["max_concurrency"]["per_rank"],
         max_model_len=flags.max_model_len or plan["roles"][role]["max_model_len"],
         max_num_seqs=flags.max_num_seqs or plan["roles"][role]["max_num_seqs"],
         mtp=json.loads(flags.speculative_config or "{}").get("num_speculative_tokens", 0),
