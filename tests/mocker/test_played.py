@@ -68,8 +68,8 @@ def test_a_page_is_what_readiness_reads(tmp_path: Path) -> None:
     assert [one["engine"] for one in configs] == ["2", "3"]
     assert {one["block_size"] for one in configs} == {str(told.block_size)}
     assert {one["num_gpu_blocks"] for one in configs} == {str(2 * told.kv_blocks)}, "of both ranks, as vLLM counts"
-    planned = json.loads((tmp_path / "run" / "plan.json").read_text())["roles"]["prefill"]["max_concurrency"]["per_rank"]
-    assert {float(one["kv_cache_max_concurrency"]) for one in configs} == {planned}
+    planned = json.loads((tmp_path / "run" / "plan.json").read_text())["roles"]["prefill"]["max_concurrency"]
+    assert {float(one["kv_cache_max_concurrency"]) for one in configs} == {planned["per_rank"]}
     assert total(samples, "vllm:prompt_tokens_by_source_total", source="external_kv_transfer") == 70
     assert total(samples, "vllm:nixl_num_failed_transfers_total") == 2
 
