@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pdkit.errors import GateError, RecipeError
+from pdkit.errors import GateError, RecipeError, UsageError
 from pdkit.files import write_text
 from pdkit.job.answers import Answer, ScoredBy
 from pdkit.job.client import Reply, ask_all
@@ -121,7 +121,7 @@ def run_gate(settings: GateSettings, out: Path, on_progress: Callable[[Progress]
     try:
         _ask(settings, protocol, missing, answers, out, len(items), on_progress)
     except OSError as error:
-        raise GateError(f"cannot write the evidence: {error.strerror}", at=str(out / ANSWERS)) from error
+        raise UsageError(f"cannot write the evidence: {error.strerror}", at=str(out / ANSWERS)) from error
     # Judged from the file, so that the verdict and a later reader see the very same answers.
     evidence = write_verdict(out, header, judge(read_answers(out / ANSWERS)[1], header.limits, twin))
     if not evidence.passed:

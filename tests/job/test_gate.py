@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import requests
 
-from pdkit.errors import GateError, RecipeError
+from pdkit.errors import GateError, RecipeError, UsageError
 from pdkit.job.client import Reply, ask, ask_all, read_reply
 from pdkit.job.gate import GateSettings, Progress, fetch_data, read_passed, record_twin, run_gate
 from pdkit.job.gsm8k import DataFile, Request, load_protocol
@@ -527,7 +527,7 @@ def test_a_full_disk_is_one_sentence(settings: GateSettings, out: Path, monkeypa
 
     (out / "gate.jsonl").symlink_to("/dev/full")
     monkeypatch.setattr(gate, "start_or_resume", lambda *_: {})
-    with pytest.raises(GateError, match="cannot write the evidence: No space left on device"):
+    with pytest.raises(UsageError, match="cannot write the evidence: No space left on device"):
         run_gate(settings, out, silent)
 
 
