@@ -50,11 +50,11 @@ def test_a_recipe_that_was_changed_has_no_run_to_go_on_with(tmp_path: Path) -> N
 
 def test_without_its_points_no_result_is_finished(tmp_path: Path) -> None:
     """tests/launch/test_audit.py has the runs that are."""
-    plan = planned(RECIPE)[0][1]
-    assert not finished(tmp_path, plan)
+    folder = rendered(tmp_path, age=1)
+    assert not finished(folder)
     for code in (7, 0):
-        (tmp_path / "result.json").write_text(f'{{"exit_code": {code}}}')
-        assert not finished(tmp_path, plan)
+        (folder / "result.json").write_text(f'{{"exit_code": {code}}}')
+        assert not finished(folder)
 
 
 def test_engines_are_looked_for_here_and_beside_pdkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
