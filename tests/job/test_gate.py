@@ -662,7 +662,7 @@ def test_without_network_the_error_says_what_to_do(spec: DataFile, data: Path, t
     gone = spec.model_copy(update={"url": "http://127.0.0.1:9/q.jsonl"})
     with pytest.raises(RecipeError, match="cannot download q") as caught:
         fetch_data(gone, tmp_path / "cache")
-    assert "--data FILE" in str(caught.value)
+    assert "--set gate.data=FILE" in str(caught.value)
     assert fetch_data(gone, tmp_path / "cache", data) == data
     with pytest.raises(RecipeError, match="No such file"):
         fetch_data(gone, tmp_path / "cache", tmp_path / "absent.jsonl")
