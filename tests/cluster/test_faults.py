@@ -63,6 +63,7 @@ def lost(act: Callable[[Faulty], None], stage: str = "gate", *, silent: bool = F
 
 FAULTS = {
     "slurmd of decode's node killed": lost(kill(step("decode0", "slurmd"))),
+    "slurmd of the script's node killed": lost(kill(step("driver", "slurmd")), silent=True),
     "decode's node unplugged": lost(on_node(racks.unplug_node, "decode0"), "sweep"),
     "decode's node without power": lost(on_node(racks.kill_node, "decode0"), "ready"),
     "the script's node without power": lost(on_node(racks.kill_node, "driver"), "sweep", silent=True),
