@@ -133,8 +133,8 @@ def test_a_full_disk_is_told_and_nothing_is_lost_by_it(
     disk.make_room()
     disk.fill(leave_mib=500)
     small = begin(cluster, engines, tmp_path / "small", output=disk.place)
-    cluster.wait_until((small.folder / "result.json").exists, "it has ended")
-    assert small.code == 3
+    cluster.wait_until(lambda: small.status.state == "FAILED", "it has ended")
+    assert small.code == 3, small.text()
     assert " GiB are free in the run folder 1 are needed" in small.status.error
 
     disk.make_room()
