@@ -83,31 +83,30 @@ def seats_cover_concurrency(case: Case) -> Iterator[Hit]:
 
 @rule(
     "PD007",
-    "The KV cache holds max-num-seqs requests",
+    "The KV cache holds the requests of the load",
     "More seats than KV means preemption: requests are thrown out and recomputed, on decode without their transferred "
     "blocks. Full graphs are even refused when seats exceed the state blocks (vllm#38270).",
 )
 def kv_holds_seats(case: Case) -> Iterator[Hit]:
     """Seats that the load takes against requests that fit; prefill holds prompts only briefly and is not judged by it.
 
-    Seats that the load leaves free are only noted. Where not even one request fits PD005 has said so.
+    Seats that the load leaves free do no harm. Where not even one request fits PD005 has said so.
     """
     for role in case.plan.roles.values():
         limit, seqs = role.max_concurrency, role.sizing.max_num_seqs.value
         if limit is None or role.memory is None or role.role == "prefill":
             continue
-        if limit.per_rank < 1 or seqs <= limit.per_rank_of_load:
+        taken = min(seqs, role.share_of(max(case.plan.recipe.workload.concurrency)))
+        if limit.per_rank < 1 or taken <= limit.per_rank_of_load:
             continue
         tokens = case.plan.recipe.workload.request_tokens
         above = role.layout.max_concurrency(role.memory.kv_cache_gib + role.memory.error_gib, tokens)
-        taken = min(seqs, role.share_of(max(case.plan.recipe.workload.concurrency)))
-        spare = f", of which the load takes {taken}," if taken <= limit.per_rank_of_load else ""
         yield Hit(
-            message=f"{role.role}: max-num-seqs {seqs}{spare} is more than the {limit.per_rank_of_load} requests of "
+            message=f"{role.role}: max-num-seqs {seqs} is more than the {limit.per_rank_of_load} requests of "
             f"{tokens} tokens that the KV cache of a rank holds ({role.memory.source})",
             path=case.where(role.role, "max_num_seqs"),
             fix=f"lower {role.role}.max_num_seqs to {int(limit.per_rank_of_load)} or spread over more ranks",
-            severity="info" if spare else "error" if taken > above else "warning",
+            severity="error" if taken > above else "warning",
         )
 
 

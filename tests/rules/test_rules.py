@@ -134,7 +134,12 @@ CASES = [
         ("workload.concurrency=[144]", "decode.max_num_seqs=144"),
         "more than the 171.82 requests",
     ),
-    Sides("PD007", ("decode.max_num_seqs=500",), (), "of which the load takes 16, is more than", severity="info"),
+    Sides(
+        "PD007",
+        ("workload.concurrency=[500]", "decode.max_num_seqs=500"),
+        ("decode.max_num_seqs=500",),  # seats that the load leaves free
+        "more than the 171.82 requests",
+    ),
     Sides(
         "PD007",
         ("workload.concurrency=[32]", "decode.kv_cache_memory_gib=10"),
