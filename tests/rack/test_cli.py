@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
