@@ -190,7 +190,7 @@ def test_80_gpus_do_not_fit_the_rack(tmp_path: Path) -> None:
 
 
 def test_advice_names_the_flags_of_the_original(tmp_path: Path) -> None:
-    text = GOOD.replace("max-num-seqs: 80", "max-num-seqs: 800")
+    text = GOOD.replace("max-num-seqs: 80", "max-num-seqs: 800").replace("64x256", "64x3200")
     (finding,) = [one for one in check(tmp_path, text) if one.code == "PD007"]
     assert finding.fix.startswith("lower max-num-seqs of decode to ")
 
