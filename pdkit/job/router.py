@@ -32,7 +32,7 @@ def missing_parts(deployment: Deployment) -> list[str]:
     return [*missing, *(one for one in lost if one.removeprefix(REGISTRATION) not in missing)]
 
 
-LOST_FIX = "file discovery loses engines that get no CPU for 10 s: leave them some, or use `infra.discovery: etcd`"
+LOST_FIX = "leave the engines more CPU; with `infra.discovery: file` one that gets none for 10 s is lost for good"
 REGISTRATION = "registration of "
 
 
