@@ -32,7 +32,7 @@ def missing_parts(deployment: Deployment) -> list[str]:
     return [*missing, *(one for one in lost if one.removeprefix(REGISTRATION) not in missing)]
 
 
-LOST_FIX = "leave the engines more CPU; files lose one for good after 10 s without any, `infra.discovery: etcd` need not"
+LOST_FIX = "leave the engines more CPU; files lose one for good after 10 s without, `infra.discovery: etcd` need not"
 REGISTRATION = "registration of "
 
 
